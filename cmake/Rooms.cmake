@@ -1,0 +1,25 @@
+# posthorn_room(name SOURCES ... DEPENDS ... [PRIVATE ...]): one library target per room.
+# DEPENDS are the rooms and libraries its headers need, PRIVATE those that only its .cc files need.
+add_library(posthorn_flags INTERFACE)
+target_include_directories(posthorn_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+target_link_libraries(posthorn_flags INTERFACE Threads::Threads)
+target_compile_options(posthorn_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual
+  $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wlogical-op>)
+if(POSTHORN_WERROR)
+  target_compile_options(posthorn_flags INTERFACE -Werror)
+endif()
+if(POSTHORN_SANITIZER STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(POSTHORN_SANITIZER STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+endif()
+
+function(posthorn_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  add_library(posthorn_${name} STATIC ${ROOM_SOURCES})
+  add_library(posthorn::${name} ALIAS posthorn_${name})
+  target_link_libraries(posthorn_${name} PUBLIC posthorn_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_PRIVATE})
+endfunction()

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace posthorn::delivery {
+
+/// Position of a record in its partition. The *next* position to read is a CommitOffset = offset + 1; both are plain
+/// numbers in Kafka, so the names of variables say which (`offset`, `next`).
+using Offset = std::int64_t;
+
+struct TopicPartition {
+  std::string topic;
+  std::int32_t partition = 0;
+  auto operator<=>(const TopicPartition&) const = default;
+};
+
+struct HeaderView {
+  std::string_view name;
+  std::optional<std::string_view> value;  // unset: Kafka's null
+};
+
+/// A message, copied out of the client library into one block of our own (a held library message would pin its whole
+/// fetch response). Immutable. Attempts, lanes and the ring of a partition share it.
+///
+/// Threads  Immutable, but its reference count is not atomic-free: keep it on the shard that owns the partition, or hand
+///          over ownership.
+class Record {
+ public:
+  struct Parts {
+    Offset offset = 0;
+    std::int64_t timestamp_ms = -1;  // as published, -1 when the record has none
+    std::optional<std::string_view> key;
+    std::optional<std::string_view> value;  // unset: a null value (tombstone)
+    const std::vector<HeaderView>* headers = nullptr;
+  };
+  /// Copies everything `parts` points to.
+  static std::shared_ptr<const Record> Copy(const Parts& parts);
+
+  [[nodiscard]] Offset offset() const { return offset_; }
+  [[nodiscard]] std::int64_t timestamp_ms() const { return timestamp_ms_; }
+  [[nodiscard]] std::optional<std::string_view> key() const { return key_; }
+  [[nodiscard]] std::optional<std::string_view> value() const { return value_; }
+  [[nodiscard]] const std::vector<HeaderView>& headers() const { return headers_; }
+  /// The last header of that name (exact match), as Kafka's own `lastHeader`.
+  [[nodiscard]] const HeaderView* FindHeader(std::string_view name) const;
+  /// What this record counts against the memory bounds, everything included.
+  [[nodiscard]] std::size_t memory() const { return memory_; }
+
+ private:
+  Record() = default;
+  Offset offset_ = 0;
+  std::int64_t timestamp_ms_ = -1;
+  std::optional<std::string_view> key_;
+  std::optional<std::string_view> value_;
+  std::vector<HeaderView> headers_;
+  std::unique_ptr<char[]> bytes_;
+  std::size_t memory_ = 0;
+};
+
+using RecordPtr = std::shared_ptr<const Record>;
+
+}  // namespace posthorn::delivery
+
+template <>
+struct std::hash<posthorn::delivery::TopicPartition> {
+  std::size_t operator()(const posthorn::delivery::TopicPartition& tp) const noexcept {
+    return std::hash<std::string>{}(tp.topic) * 31 + static_cast<std::size_t>(tp.partition);
+  }
+};

@@ -62,6 +62,7 @@ struct Subscription {
   bool dead_letters = true;
   HttpVersion http = HttpVersion::k1_1;
   Tls tls;
+  std::vector<std::string> secret_headers;  // names of the fixed headers whose values are never shown
   bool operator==(const Subscription&) const = default;
 };
 
@@ -75,31 +76,33 @@ struct Limit {
 
 /// One accepted revision of what the fleet delivers. Immutable; swapped as a whole.
 struct Snapshot {
-  std::string digest;                      // of the documents' bytes, short hex; compared for equality only
-  std::string source_revision;             // the source's own number, empty where it has none
-  std::optional<std::uint32_t> instances;  // N of total/N; unset: shares follow the partitions owned
-  std::vector<Limit> limits;               // sorted by name
-  std::vector<Subscription> subscriptions; // sorted by name
+  std::string digest;                       // of the documents' bytes, short hex; compared for equality only
+  std::string source_revision;              // the source's own number, empty where it has none
+  std::optional<std::uint32_t> instances;   // N of total/N; unset: shares follow the partitions owned
+  std::vector<Limit> limits;                // sorted by name
+  std::vector<Subscription> subscriptions;  // sorted by name
 };
 using SnapshotPtr = std::shared_ptr<const Snapshot>;
 
 /// The deployment file: read once at start.
 struct Deployment {
   std::string fleet;
-  std::string instance;                       // empty: none was given
-  std::optional<std::uint32_t> slot;          // trailing number of `instance`
+  std::string instance;               // empty: none was given
+  std::optional<std::uint32_t> slot;  // trailing number of `instance`
   Membership membership = Membership::kDynamic;
-  std::map<std::string, std::string> kafka;   // passed on to librdkafka; values may be secrets
-  std::string admin;                          // host:port, empty: none
-  std::string subscriptions_file;             // file or directory
-  std::uint32_t shards = 0;                   // 0: one per core
-  std::uint64_t memory = 256ull << 20;        // bytes
+  std::map<std::string, std::string> kafka;  // passed on to librdkafka; values may be secrets
+  std::string admin;                         // host:port, empty: none
+  std::string subscriptions_file;            // file or directory
+  std::uint32_t shards = 0;                  // 0: one per core
+  std::uint64_t memory = 256ull << 20;       // bytes
   Milliseconds shutdown_timeout{30'000};
   Shares shares = Shares::kStatic;
   std::string log_level = "info";
   bool log_json = false;
   std::uint32_t commit_requests_per_second = 150;  // per handle of the offset store
   Milliseconds max_clock_offset{100};
+  std::vector<std::string> secret_kafka;  // names of the Kafka settings whose values are never shown
+  bool operator==(const Deployment&) const = default;
 };
 
 }  // namespace posthorn::config

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace posthorn::kafka {
+
+/// The broker inside librdkafka, for the demo and for fast tests: no persistence, on a free port of 127.0.0.1,
+/// reachable by any Kafka client of this machine. Keeps at most 5 MiB or 100 000 batches per partition; the first join
+/// of a group takes 3 s; knows no admin requests, no static membership, no transactions.
+///
+/// Threads  One thread at a time.
+class EmbeddedBroker {
+ public:
+  /// Null and `error` set when no port can be had.
+  static std::unique_ptr<EmbeddedBroker> Create(std::string& error);
+  ~EmbeddedBroker();
+  EmbeddedBroker(const EmbeddedBroker&) = delete;
+  EmbeddedBroker& operator=(const EmbeddedBroker&) = delete;
+
+  /// For `bootstrap.servers`.
+  [[nodiscard]] const std::string& bootstrap() const;
+  /// False with `error` set when it exists already with another number of partitions or cannot be made.
+  bool CreateTopic(const std::string& topic, std::int32_t partitions, std::string& error);
+  /// Cuts and restores the connections (tests).
+  void SetDown(bool down);
+
+ private:
+  struct Impl;
+  explicit EmbeddedBroker(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace posthorn::kafka

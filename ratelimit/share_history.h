@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ratelimit/plan.h"
+#include "ratelimit/share_dealing.h"
+
+namespace posthorn::ratelimit {
+
+/// What this worker may use of each window, from the plan in force and those that others may still go by.
+///
+/// Workers learn of a change at different times. If each went by its newest plan at once, a window could be spent
+/// partly by the old and partly by the new line of permits and exceed both. So an older rate or dealing still counts
+/// for windows that begin within `settle` (for a changed number of partitions: session timeout + clock offset) of its
+/// end, and
+///
+///     cap(w) = min over dealings d that count: max( min over rates r that count: share(r, d, w),
+///                                                   even share of the newest rate under d )
+///
+/// A lowered rate acts at once, a raised one too up to its even share; the rest follows when everybody has learned.
+/// Before its first plan a worker counts as one without a share: a new process waits for a window in which nothing can
+/// be left over from a predecessor or from an earlier N. The proof is in the README.
+///
+/// A partition's share ends with its ownership and begins with the first window that starts at least
+/// `max_clock_offset` after it was gained.
+///
+/// Time     Given times and labels must not fall; see Limiter, which sees to it.
+/// Threads  One at a time.
+class ShareHistory {
+ public:
+  ShareHistory(const Plan& plan, const Timing& timing, WallTime now);
+
+  /// Takes over a new plan, in force from `now`. False: nothing has changed.
+  bool Learn(const Plan& plan, WallTime now);
+
+  /// The permits of window `w` that are this worker's, as far as is known. Forgets what no longer counts from `w` on.
+  [[nodiscard]] std::int64_t CapAt(Label w);
+
+  /// No label in (`after`, result) has a share as far as is known; the result itself may turn out to have none while a
+  /// change settles. nullopt: no share until the plan changes.
+  [[nodiscard]] std::optional<Label> NextOpen(Label after);
+
+  /// Share in `w` by the newest plan alone.
+  [[nodiscard]] std::int64_t NewestShare(Label w);
+
+  [[nodiscard]] const Plan& plan() const { return plan_; }
+
+ private:
+  struct PastRate {
+    MaxRate rate;
+    WallTime until;  // counts for windows that start before
+  };
+  struct Table {  // partitions in their order of dealing, without ownership
+    std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> topics;  // name: first slot, partitions
+    std::uint32_t slots = 0;
+    bool operator==(const Table&) const = default;
+  };
+  struct NoShare {
+    bool operator==(const NoShare&) const = default;
+  };
+  using Kind = std::variant<NoShare, SlotDealing, Table>;
+  struct Dealing {
+    Kind kind;
+    Hand hand;
+    WallTime until{};
+  };
+  using Partition = std::pair<std::string, std::uint32_t>;
+
+  static Kind KindOf(const Plan& plan);
+  void TakeOwnership(const Plan& plan, WallTime now);
+  void Refresh(Label w);
+  [[nodiscard]] Hand HandOf(const Kind& kind, Label w) const;
+
+  Timing timing_;
+  Plan plan_;
+  std::vector<PastRate> past_rates_;
+  std::vector<Dealing> past_dealings_;
+  Dealing dealing_;
+  std::map<Partition, Label> owned_;  // first label of each
+  bool hands_stale_ = true;
+  std::optional<Label> next_begin_;  // smallest first label not yet in the hands
+};
+
+}  // namespace posthorn::ratelimit

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +21,8 @@ class HeaderLines {
   /// Appends `name: value`. The caller has checked both.
   void Append(std::string_view name, std::string_view value);
   void Append(std::string_view name, std::int64_t value);
+  /// `parts` in a row make the value; together they are not empty.
+  void Append(std::string_view name, std::initializer_list<std::string_view> parts);
   [[nodiscard]] std::size_t size() const { return starts_.size(); }
   /// Valid until the next Append or Clear; ends with a NUL. An empty value is written `name;`, libcurl's way to say it.
   [[nodiscard]] const char* line(std::size_t i) const { return text_.data() + starts_[i]; }

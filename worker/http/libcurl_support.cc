@@ -1,0 +1,35 @@
+#include "worker/http/libcurl_support.h"
+
+#include <curl/curl.h>
+
+#include <csignal>
+#include <mutex>
+
+namespace posthorn::http {
+
+bool Http2Available(std::string* why) {
+  constexpr unsigned kOldest = 0x080100;  // 8.1.0
+  const curl_version_info_data* info = curl_version_info(CURLVERSION_NOW);
+  const bool built_in = (info->features & CURL_VERSION_HTTP2) != 0;
+  if (built_in && info->version_num >= kOldest) return true;
+  if (why != nullptr) {
+    const std::string version = info->version;
+    *why = built_in ? "http: 2 needs libcurl 8.1 or newer, this is " + version
+                    : "http: 2 needs a libcurl built with HTTP/2, this one (" + version + ") is not";
+  }
+  return false;
+}
+
+void StartLibcurl() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    struct sigaction current {};
+    if (sigaction(SIGPIPE, nullptr, &current) == 0 && (current.sa_flags & SA_SIGINFO) == 0 &&
+        current.sa_handler == SIG_DFL) {
+      std::signal(SIGPIPE, SIG_IGN);
+    }
+  });
+}
+
+}  // namespace posthorn::http

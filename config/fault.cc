@@ -1,0 +1,44 @@
+#include "config/fault.h"
+
+namespace posthorn::config {
+namespace {
+
+constexpr std::size_t kLongestValue = 80;
+
+// One line whatever the file holds: a fault ends up in a log and a terminal.
+std::string Printable(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (out.size() >= kLongestValue) return out + "...";
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      out += "\\n";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += '?';
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ToString(const Fault& fault) {
+  std::string out = Printable(fault.file);
+  if (fault.line > 0) out += ":" + std::to_string(fault.line);
+  if (fault.line > 0 && fault.column > 0) out += ":" + std::to_string(fault.column);
+  if (!fault.path.empty()) out += ": " + Printable(fault.path);
+  if (!fault.value.empty()) out += ": \"" + Printable(fault.value) + "\"";
+  out += ": " + fault.rule;
+  if (!fault.hint.empty()) out += " (" + Printable(fault.hint) + ")";
+  return out;
+}
+
+std::string ToString(const std::vector<Fault>& faults) {
+  std::string out;
+  for (const Fault& fault : faults) out += ToString(fault) + "\n";
+  return out;
+}
+
+}  // namespace posthorn::config

@@ -51,6 +51,9 @@ Loaded<Snapshot> LoadSubscriptions(const std::map<std::string, std::string>& fil
                                    const Capabilities& capabilities = {},
                                    const Environment& environment = SystemEnvironment());
 
+/// Which of the two files a text is, told by its top-level keys. One that is neither counts as subscriptions.
+bool LooksLikeDeployment(std::string_view text);
+
 /// Short hex SHA-256 of names and bytes. For equality only.
 std::string Digest(const std::map<std::string, std::string>& files);
 

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+
+#include "config/model.h"
+
+namespace posthorn::config {
+
+/// Which option of the table fills which field: `visit(key, field)` for each, keys as below the section. The reader
+/// assigns through it and the printer shows through it, so that neither can forget an option. What is derived from
+/// several options (limits, slot, secrets' names) has no field here.
+
+template <typename S, typename Visit>
+requires std::is_same_v<std::remove_const_t<S>, Subscription>
+void VisitFields(S& s, Visit&& visit) {
+  visit("name", s.name);
+  visit("topic", s.topic);
+  visit("endpoint", s.endpoint);
+  visit("limit", s.limit);
+  visit("start", s.start);
+  visit("paused", s.paused);
+  visit("max_in_flight", s.max_in_flight);
+  visit("ordering", s.ordering);
+  visit("timeout", s.timeout);
+  visit("ttl", s.ttl);
+  visit("ttl_from", s.ttl_from);
+  visit("max_attempts", s.max_attempts);
+  visit("backoff.initial", s.backoff.initial);
+  visit("backoff.multiplier", s.backoff.multiplier);
+  visit("backoff.max", s.backoff.max);
+  visit("backoff.jitter", s.backoff.jitter);
+  visit("retry_after_max", s.retry_after_max);
+  visit("retry_client_errors", s.retry_client_errors);
+  visit("headers", s.headers);
+  visit("forward_headers", s.forward_headers);
+  visit("dead_letters", s.dead_letters);
+  visit("http", s.http);
+  visit("tls.ca", s.tls.ca);
+  visit("tls.certificate", s.tls.certificate);
+  visit("tls.key", s.tls.key);
+  visit("tls.server_name", s.tls.server_name);
+}
+
+template <typename D, typename Visit>
+requires std::is_same_v<std::remove_const_t<D>, Deployment>
+void VisitFields(D& d, Visit&& visit) {
+  visit("fleet", d.fleet);
+  visit("instance", d.instance);
+  visit("membership", d.membership);
+  visit("kafka", d.kafka);
+  visit("admin", d.admin);
+  visit("subscriptions.file", d.subscriptions_file);
+  visit("shards", d.shards);
+  visit("memory", d.memory);
+  visit("shutdown_timeout", d.shutdown_timeout);
+  visit("shares", d.shares);
+  visit("log.level", d.log_level);
+  visit("log.format", d.log_json);
+  visit("commit_requests_per_second", d.commit_requests_per_second);
+  visit("max_clock_offset", d.max_clock_offset);
+}
+
+}  // namespace posthorn::config

@@ -20,7 +20,7 @@ constexpr std::size_t kMaxDigits = 13;
 std::nullopt_t Fail(std::string* why, std::string_view text, std::string_view reason) {
   if (why != nullptr) {
     constexpr std::size_t kShown = 40;
-    *why = "'" + std::string(text.substr(0, kShown)) + (text.size() > kShown ? "...' " : "' ") + std::string(reason);
+    why->assign(1, '\'').append(text.substr(0, kShown)).append(text.size() > kShown ? "...' " : "' ").append(reason);
   }
   return std::nullopt;
 }

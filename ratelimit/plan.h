@@ -12,7 +12,7 @@ namespace posthorn::ratelimit {
 
 enum class Burst : std::uint8_t {
   kSmooth,  // permits open along the Envelope
-  kWindow,  // all of them at the window's start
+  kAtOnce,  // all of them at the window's start
 };
 
 /// The worker is slot `slot` of `instances`. A slot not below `instances` (or no instances at all) has no share.

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/delivery/memory_account.h"
+
 namespace posthorn::delivery {
 
 /// Position of a record in its partition. The *next* position to read is a CommitOffset = offset + 1; both are plain
@@ -30,10 +32,12 @@ struct HeaderView {
 /// A message, copied out of the client library into one block of our own (a held library message would pin its whole
 /// fetch response). Immutable. Attempts, lanes and the ring of a partition share it.
 ///
-/// Threads  Immutable, but its reference count is not atomic-free: keep it on the shard that owns the partition, or hand
-///          over ownership.
+/// Threads  Immutable and reference-counted atomically; ChargeTo once, before it is shared.
 class Record {
  public:
+  ~Record();
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
   struct Parts {
     Offset offset = 0;
     std::int64_t timestamp_ms = -1;  // as published, -1 when the record has none
@@ -53,6 +57,8 @@ class Record {
   [[nodiscard]] const HeaderView* FindHeader(std::string_view name) const;
   /// What this record counts against the memory bounds, everything included.
   [[nodiscard]] std::size_t memory() const { return memory_; }
+  /// Counts this record against `account` until it is destroyed.
+  void ChargeTo(std::shared_ptr<MemoryAccount> account) const;
 
  private:
   Record() = default;
@@ -63,6 +69,7 @@ class Record {
   std::vector<HeaderView> headers_;
   std::unique_ptr<char[]> bytes_;
   std::size_t memory_ = 0;
+  mutable std::shared_ptr<MemoryAccount> account_;
 };
 
 using RecordPtr = std::shared_ptr<const Record>;

@@ -1,0 +1,384 @@
+#include "worker/delivery/dispatcher.h"
+
+#include <algorithm>
+#include <future>
+#include <optional>
+
+#include "worker/runtime/log.h"
+
+namespace posthorn::delivery {
+namespace {
+
+using runtime::Log;
+using runtime::LogLevel;
+
+constexpr auto kFetchTimeout = std::chrono::milliseconds(2000);
+constexpr auto kFlushTimeout = std::chrono::seconds(5);
+constexpr auto kReconcileRetry = std::chrono::milliseconds(500);
+
+bool IsStopped(const config::Subscription& subscription, const config::Snapshot& snapshot) {
+  if (subscription.paused) return true;
+  for (const auto& limit : snapshot.limits) {
+    if (limit.name == subscription.limit) return limit.max_rate == ratelimit::MaxRate();
+  }
+  return false;
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(Parts parts) : parts_(std::move(parts)) {
+  reconciler_ = std::thread([this] { ReconcileLoop(); });
+}
+
+Dispatcher::~Dispatcher() { StopReconciling(); }
+
+void Dispatcher::StopReconciling() {
+  {
+    const std::lock_guard lock(wake_mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (reconciler_.joinable()) reconciler_.join();
+}
+
+// ---- configuration
+
+void Dispatcher::Apply(const config::SnapshotPtr& snapshot) {
+  const auto now = parts_.clock->Read();
+  parts_.limits->OnSnapshot(snapshot, now.wall);
+  std::set<std::string> topics;
+  bool topics_changed = false;
+  {
+    const std::lock_guard lock(state_);
+    snapshot_ = snapshot;
+    std::map<std::string, Subscription> next;
+    for (const auto& config : snapshot->subscriptions) {
+      topics.insert(config.topic);
+      const auto known = subscriptions_.find(config.name);
+      // A change of the topic is a removal and an addition.
+      if (known != subscriptions_.end() && known->second.config->topic == config.topic) {
+        next[config.name] = std::move(known->second);
+        subscriptions_.erase(known);
+        next[config.name].shared->slots.SetMax(config.max_in_flight);
+      } else {
+        next[config.name].shared =
+            std::make_shared<SubscriptionShared>(config.name, config.max_in_flight, parts_.shards.size());
+      }
+      next[config.name].config = std::shared_ptr<const config::Subscription>(snapshot, &config);
+    }
+    for (auto& [name, subscription] : subscriptions_) leaving_.push_back(std::move(subscription));
+    subscriptions_ = std::move(next);
+    PostSubscriptions();
+    topics_changed = topics != topics_;
+    topics_ = topics;
+  }
+  if (topics_changed) parts_.subscribe(topics);
+  {
+    const std::lock_guard lock(wake_mutex_);
+    reconcile_wanted_ = true;
+  }
+  wake_.notify_all();
+}
+
+void Dispatcher::PostSubscriptions() {
+  std::vector<SubscriptionUpdate> updates;
+  for (const auto& [name, subscription] : subscriptions_) {
+    SubscriptionUpdate update;
+    update.config = subscription.config;
+    update.shared = subscription.shared;
+    update.stopped = IsStopped(*subscription.config, *snapshot_);
+    if (!subscription.config->limit.empty()) update.limiter = parts_.limits->Find(subscription.config->limit);
+    updates.push_back(std::move(update));
+  }
+  for (Shard* shard : parts_.shards) {
+    shard->loop().Post([shard, updates] { shard->SetSubscriptions(updates); });
+  }
+}
+
+void Dispatcher::WakeShards() {
+  for (Shard* shard : parts_.shards) {
+    shard->loop().Post([shard] { shard->PumpAll(); });
+  }
+}
+
+void Dispatcher::ReconcileLoop() {
+  std::unique_lock lock(wake_mutex_);
+  while (!stopping_) {
+    if (!reconcile_wanted_) {
+      wake_.wait(lock, [this] { return stopping_ || reconcile_wanted_; });
+      continue;
+    }
+    reconcile_wanted_ = false;
+    lock.unlock();
+    const bool complete = Reconcile();
+    lock.lock();
+    if (!complete) {
+      reconcile_wanted_ = true;
+      wake_.wait_for(lock, kReconcileRetry, [this] { return stopping_; });
+    }
+  }
+}
+
+bool Dispatcher::Reconcile() {
+  const std::lock_guard structure(structure_);
+  std::vector<Subscription> leaving;
+  {
+    const std::lock_guard lock(state_);
+    leaving.swap(leaving_);
+  }
+  for (const auto& subscription : leaving) {
+    // By identity, not by name: it may have been added again meanwhile.
+    CloseAndFlush([&](const Lane& lane) { return lane.subscription().shared == subscription.shared; },
+                  /*lost=*/false, std::chrono::milliseconds(drain_limit_.load()));
+    Log(LogLevel::kInfo, "subscription removed",
+        {{"subscription", subscription.shared->name}, {"partitions", subscription.lanes.size()}});
+  }
+
+  std::vector<OffsetStore::Key> missing;
+  {
+    const std::lock_guard lock(state_);
+    for (const auto& [name, subscription] : subscriptions_) {
+      for (const auto& [id, owned] : owned_) {
+        if (id.topic == subscription.config->topic && subscription.lanes.count(id) == 0) missing.push_back({name, id});
+      }
+    }
+  }
+  if (missing.empty()) return true;
+  const auto starts = StartPositions(missing);
+  if (!starts) return false;
+  const std::lock_guard lock(state_);
+  for (const auto& start : *starts) {
+    const auto owned = owned_.find(start.key.partition);
+    if (owned != owned_.end()) OpenLane(start, owned->second);
+  }
+  return true;
+}
+
+// ---- partitions
+
+std::optional<std::vector<Dispatcher::Start>> Dispatcher::StartPositions(const std::vector<OffsetStore::Key>& keys) {
+  const auto stored = parts_.offsets->Fetch(keys, kFetchTimeout);
+  if (!stored) {
+    Log(LogLevel::kWarning, "stored offsets cannot be read now, trying again", {{"positions", keys.size()}});
+    return std::nullopt;
+  }
+  std::map<TopicPartition, std::pair<Offset, Offset>> bounds;
+  std::vector<Start> starts;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto& key = keys[i];
+    if (bounds.count(key.partition) == 0) {
+      const auto found = parts_.offsets->Bounds(key.partition, kFetchTimeout);
+      if (!found) {
+        Log(LogLevel::kWarning, "bounds of a partition cannot be read now, trying again",
+            {{"topic", key.partition.topic}, {"partition", key.partition.partition}});
+        return std::nullopt;
+      }
+      bounds[key.partition] = *found;
+    }
+    const auto [low, end] = bounds[key.partition];
+    Start start{key, 0, (*stored)[i].has_value()};
+    if (start.stored) {
+      start.next = (*stored)[i]->next;
+      if (start.next > end) {
+        Log(LogLevel::kWarning, "stored offset is beyond the end of the partition: the topic was made anew",
+            {{"subscription", key.subscription},
+             {"topic", key.partition.topic},
+             {"partition", key.partition.partition},
+             {"stored", start.next},
+             {"end", end}});
+        start.next = low;
+      } else if (start.next < low) {
+        Log(LogLevel::kWarning, "messages expired in Kafka before they were delivered",
+            {{"subscription", key.subscription},
+             {"topic", key.partition.topic},
+             {"partition", key.partition.partition},
+             {"lost_at_most", low - start.next}});
+        start.next = low;
+      }
+    } else {
+      const std::lock_guard lock(state_);
+      const auto subscription = subscriptions_.find(key.subscription);
+      const bool latest = subscription != subscriptions_.end() && subscription->second.config->start == config::Start::kLatest;
+      start.next = latest ? end : low;
+    }
+    starts.push_back(std::move(start));
+  }
+  return starts;
+}
+
+void Dispatcher::OpenLane(const Start& start, Owned& owned) {
+  const auto subscription = subscriptions_.find(start.key.subscription);
+  if (subscription == subscriptions_.end() || subscription->second.config->topic != start.key.partition.topic) return;
+  auto stats = std::make_shared<LaneStats>(start.key.partition, start.next);
+  subscription->second.lanes[start.key.partition] = stats;
+  // Where nothing was stored the start itself is: a crash before the first commit must not move it ("latest").
+  parts_.offsets->Update(start.key, Position{start.next, {}}, /*urgent=*/false, /*changed=*/!start.stored);
+  Shard* shard = parts_.shards[owned.shard];
+  shard->loop().Post([shard, id = start.key.partition, lane = LaneStart{start.key.subscription, stats, start.next}] {
+    shard->AddLane(id, lane);
+  });
+}
+
+std::uint32_t Dispatcher::EmptiestShard() const {
+  std::vector<std::size_t> load(parts_.shards.size(), 0);
+  for (const auto& [id, owned] : owned_) ++load[owned.shard];
+  return static_cast<std::uint32_t>(std::min_element(load.begin(), load.end()) - load.begin());
+}
+
+std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<PartitionFeed>>& feeds,
+                                           const std::function<bool()>& cancelled) {
+  const std::lock_guard structure(structure_);
+  std::vector<TopicPartition> gained;
+  for (const auto& feed : feeds) gained.push_back(feed->partition());
+
+  std::optional<std::vector<Start>> starts;
+  std::vector<Offset> offsets(feeds.size(), 0);
+  while (!starts) {
+    std::vector<OffsetStore::Key> keys;
+    {
+      const std::lock_guard lock(state_);
+      for (const auto& [name, subscription] : subscriptions_) {
+        for (const auto& id : gained) {
+          if (id.topic == subscription.config->topic) keys.push_back({name, id});
+        }
+      }
+    }
+    starts = StartPositions(keys);
+    if (starts) break;
+    if (cancelled()) return offsets;
+    std::unique_lock lock(wake_mutex_);
+    wake_.wait_for(lock, kReconcileRetry, [this] { return stopping_; });
+  }
+
+  const auto now = parts_.clock->Read();
+  parts_.limits->OnGained(gained, now.wall);
+  const std::lock_guard lock(state_);
+  parts_.memory->partitions.fetch_add(static_cast<std::uint32_t>(feeds.size()));
+  for (std::size_t i = 0; i < feeds.size(); ++i) {
+    const auto& id = gained[i];
+    std::optional<Offset> first;
+    for (const auto& start : *starts) {
+      if (start.key.partition == id) first = first ? std::min(*first, start.next) : start.next;
+    }
+    offsets[i] = first.value_or(0);
+    auto& owned = owned_[id];
+    owned.shard = EmptiestShard();
+    owned.feed = feeds[i];
+    Shard* shard = parts_.shards[owned.shard];
+    shard->loop().Post([shard, feed = feeds[i], memory = std::make_shared<MemoryAccount>(parts_.memory),
+                        start = offsets[i]] { shard->AddPartition(feed, memory, start); });
+  }
+  for (const auto& start : *starts) OpenLane(start, owned_[start.key.partition]);
+  WakeShards();
+  return offsets;
+}
+
+void Dispatcher::OnRevoked(const std::vector<TopicPartition>& partitions, bool lost) {
+  const auto now = parts_.clock->Read();
+  parts_.limits->OnRevoked(partitions, now.wall);
+  if (partitions.empty()) return;
+  const std::lock_guard structure(structure_);
+  const std::set<TopicPartition> given_up(partitions.begin(), partitions.end());
+  CloseAndFlush([&](const Lane& lane) { return given_up.count(lane.topic_partition()) != 0; }, lost,
+                std::chrono::milliseconds(lost ? 0 : drain_limit_.load()));
+  // A share may have ended on every shard: none of them may still be inside a pump that began before.
+  OnEveryShard(
+      [&](Shard& shard, std::function<void()> done) {
+        for (const auto& id : partitions) shard.RemovePartition(id);
+        done();
+      },
+      std::chrono::milliseconds::max(), nullptr);
+  const std::lock_guard lock(state_);
+  for (const auto& id : partitions) {
+    if (owned_.erase(id) != 0) parts_.memory->partitions.fetch_sub(1);
+    for (auto& [name, subscription] : subscriptions_) subscription.lanes.erase(id);
+    for (auto& subscription : leaving_) subscription.lanes.erase(id);
+  }
+}
+
+void Dispatcher::OnPartitionCounts(const std::vector<std::pair<std::string, std::int32_t>>& counts) {
+  parts_.limits->OnPartitionCounts(counts, parts_.clock->Read().wall);
+  WakeShards();
+}
+
+void Dispatcher::OnEveryShard(const std::function<void(Shard&, std::function<void()> done)>& work,
+                              std::chrono::milliseconds limit, const std::function<void()>& on_timeout) {
+  auto left = std::make_shared<std::atomic<std::size_t>>(parts_.shards.size());
+  auto finished = std::make_shared<std::promise<void>>();
+  auto future = finished->get_future();
+  for (Shard* shard : parts_.shards) {
+    shard->loop().Post([shard, &work, left, finished] {
+      work(*shard, [left, finished] {
+        if (left->fetch_sub(1) == 1) finished->set_value();
+      });
+    });
+  }
+  if (on_timeout && future.wait_for(limit) != std::future_status::ready) on_timeout();
+  future.wait();  // `work` must outlive the calls; after on_timeout nothing waits for the outside any more
+}
+
+void Dispatcher::CloseAndFlush(const std::function<bool(const Lane&)>& which, bool lost,
+                               std::chrono::milliseconds limit) {
+  std::mutex keys_mutex;
+  std::vector<OffsetStore::Key> keys;
+  OnEveryShard(
+      [&](Shard& shard, std::function<void()> done) {
+        {
+          const std::lock_guard lock(keys_mutex);
+          shard.CollectKeys(which, keys);
+        }
+        shard.CloseLanes(which, /*commit=*/!lost, std::move(done));
+      },
+      limit,
+      [&] {
+        for (Shard* shard : parts_.shards) {
+          shard->loop().Post([shard] { shard->CancelClosing(); });
+        }
+      });
+  OnEveryShard(
+      [&](Shard& shard, std::function<void()> done) {
+        shard.ForgetLanes(which);
+        done();
+      },
+      std::chrono::milliseconds::max(), nullptr);
+  if (keys.empty()) return;
+  if (!lost) {
+    auto stored = std::make_shared<std::promise<bool>>();
+    auto future = stored->get_future();
+    parts_.offsets->Flush(keys, [stored](bool written) { stored->set_value(written); });
+    if (future.wait_for(kFlushTimeout) != std::future_status::ready || !future.get()) {
+      Log(LogLevel::kWarning, "offsets could not be stored while giving partitions up: duplicates will follow",
+          {{"positions", keys.size()}});
+    }
+  }
+  parts_.offsets->Drop(keys);
+}
+
+// ---- views
+
+std::vector<Dispatcher::SubscriptionView> Dispatcher::Subscriptions() const {
+  const std::lock_guard lock(state_);
+  std::vector<SubscriptionView> views;
+  for (const auto& [name, subscription] : subscriptions_) {
+    SubscriptionView view{subscription.config, subscription.shared, {}};
+    for (const auto& [id, lane] : subscription.lanes) {
+      const auto owned = owned_.find(id);
+      view.lanes.push_back({id, lane->next.load(std::memory_order_relaxed),
+                            owned == owned_.end() ? -1 : owned->second.feed->LogEnd()});
+    }
+    views.push_back(std::move(view));
+  }
+  return views;
+}
+
+config::SnapshotPtr Dispatcher::snapshot() const {
+  const std::lock_guard lock(state_);
+  return snapshot_;
+}
+
+std::size_t Dispatcher::owned_partitions() const {
+  const std::lock_guard lock(state_);
+  return owned_.size();
+}
+
+}  // namespace posthorn::delivery

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "worker/delivery/feed.h"
+#include "worker/delivery/limits.h"
+#include "worker/delivery/offset_store.h"
+#include "worker/delivery/shard.h"
+#include "worker/delivery/stats.h"
+
+namespace posthorn::delivery {
+
+/// Brings together what the configuration wants (subscriptions) and what the group gives (partitions): decides which
+/// shard owns a partition, opens and closes lanes, and keeps the limits told. Never touches a message.
+///
+/// Threads  Apply on the config-watch thread (returns at once), the AssignmentListener calls on the membership thread
+///          (may wait for shards and for Kafka), the views on any. Lanes for partitions that are already owned are
+///          opened by a thread of its own, which tries again while Kafka is away.
+/// Errors   None of its calls fails: what cannot be done now is tried again and shown in the log.
+class Dispatcher final : public AssignmentListener {
+ public:
+  struct Parts {
+    std::vector<Shard*> shards;
+    runtime::Clock* clock = nullptr;
+    Limits* limits = nullptr;
+    OffsetStore* offsets = nullptr;
+    std::shared_ptr<MemoryBudget> memory;
+    std::function<void(std::set<std::string>)> subscribe;  // the union of the topics, whenever it changes
+  };
+  explicit Dispatcher(Parts parts);
+  ~Dispatcher() override;
+
+  /// Puts a revision in force. Limits, pauses and policies act within milliseconds; lanes of new subscriptions follow.
+  void Apply(const config::SnapshotPtr& snapshot);
+  /// How long OnRevoked waits for attempts in flight; raised to the shutdown timeout when the worker stops.
+  void SetDrainLimit(std::chrono::milliseconds limit) { drain_limit_.store(limit.count()); }
+  /// Ends the reconciling thread; no lane is opened any more. Before the membership is stopped.
+  void StopReconciling();
+  /// Starts what may start on every shard: the membership is confirmed again.
+  void WakeShards();
+
+  std::vector<Offset> OnAssigned(const std::vector<std::shared_ptr<PartitionFeed>>& feeds,
+                                 const std::function<bool()>& cancelled) override;
+  void OnRevoked(const std::vector<TopicPartition>& partitions, bool lost) override;
+  void OnPartitionCounts(const std::vector<std::pair<std::string, std::int32_t>>& counts) override;
+
+  // What there is to see.
+  struct LaneView {
+    TopicPartition partition;
+    Offset next = 0;      // everything below is finished
+    Offset log_end = -1;  // -1: unknown
+  };
+  struct SubscriptionView {
+    std::shared_ptr<const config::Subscription> config;
+    std::shared_ptr<SubscriptionShared> shared;
+    std::vector<LaneView> lanes;
+  };
+  [[nodiscard]] std::vector<SubscriptionView> Subscriptions() const;
+  [[nodiscard]] config::SnapshotPtr snapshot() const;
+  [[nodiscard]] std::size_t owned_partitions() const;
+
+ private:
+  struct Owned {
+    std::shared_ptr<PartitionFeed> feed;
+    std::uint32_t shard = 0;
+  };
+  struct Subscription {
+    std::shared_ptr<const config::Subscription> config;
+    std::shared_ptr<SubscriptionShared> shared;
+    std::map<TopicPartition, std::shared_ptr<LaneStats>> lanes;
+  };
+  struct Start {
+    OffsetStore::Key key;
+    Offset next = 0;
+    bool stored = false;
+  };
+
+  [[nodiscard]] std::optional<std::vector<Start>> StartPositions(const std::vector<OffsetStore::Key>& keys);
+  void OpenLane(const Start& start, Owned& owned);
+  void PostSubscriptions();
+  void CloseAndFlush(const std::function<bool(const Lane&)>& which, bool lost,
+                     std::chrono::milliseconds limit);
+  void ReconcileLoop();
+  [[nodiscard]] bool Reconcile();
+  [[nodiscard]] std::uint32_t EmptiestShard() const;
+  void OnEveryShard(const std::function<void(Shard&, std::function<void()> done)>& work,
+                    std::chrono::milliseconds limit, const std::function<void()>& on_timeout);
+
+  Parts parts_;
+  std::atomic<std::int64_t> drain_limit_{5000};
+
+  std::mutex structure_;  // one change of lanes at a time: assign, revoke, reconcile; may be held while waiting
+
+  mutable std::mutex state_;  // the maps below; never held while waiting
+  config::SnapshotPtr snapshot_;
+  std::map<std::string, Subscription> subscriptions_;
+  std::vector<Subscription> leaving_;  // removed from the configuration, lanes still to be closed
+  std::map<TopicPartition, Owned> owned_;
+  std::set<std::string> topics_;
+
+  std::mutex wake_mutex_;
+  std::condition_variable wake_;
+  bool reconcile_wanted_ = false;
+  bool stopping_ = false;
+  std::thread reconciler_;
+};
+
+}  // namespace posthorn::delivery

@@ -1,0 +1,379 @@
+#include "worker/delivery/lane.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "worker/delivery/backoff.h"
+#include "worker/delivery/shard.h"
+#include "worker/runtime/log.h"
+
+namespace posthorn::delivery {
+namespace {
+
+constexpr auto kDeadLetterRetry = std::chrono::seconds(1);
+
+bool DueLater(const Delivery* a, const Delivery* b) { return a->due > b->due; }
+
+/// `at + by` without running over the end of time (a TTL may be as long as its type allows).
+runtime::WallTime AddSaturating(runtime::WallTime at, runtime::Nanoseconds by) {
+  const auto left = runtime::WallTime::max() - at;
+  return by >= left ? runtime::WallTime::max() : at + by;
+}
+
+void ObserveDuration(ShardStats& stats, runtime::Nanoseconds elapsed) {
+  const double seconds = std::chrono::duration<double>(elapsed).count();
+  const auto bucket = std::lower_bound(kDurationBoundsSeconds.begin(), kDurationBoundsSeconds.end(), seconds) -
+                      kDurationBoundsSeconds.begin();
+  stats.duration_buckets[static_cast<std::size_t>(bucket)].Add(1);
+  stats.duration_sum_ns.Add(static_cast<std::uint64_t>(std::max<std::int64_t>(elapsed.count(), 0)));
+}
+
+}  // namespace
+
+bool Delivery::OnBeforeWrite() noexcept { return lane.shard().MayWrite(*this); }
+
+void Delivery::OnFinished(const Response& response) noexcept { lane.FinishAttempt(*this, response); }
+
+Lane::Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std::shared_ptr<LaneStats> stats,
+           Partition& partition, Offset next, PartitionRing::Sequence cursor)
+    : shard_(shard),
+      subscription_(std::move(subscription)),
+      stats_(std::move(stats)),
+      partition_(partition),
+      cursor_(cursor),
+      next_to_take_(next),
+      tracker_(next),
+      committed_(next) {}
+
+Lane::~Lane() {
+  assert(in_flight_ == 0);
+  ready_.clear();
+  waiting_.clear();
+  UpdateGauges();
+}
+
+Delivery* Lane::Head(const runtime::Now& now) {
+  if (closing_ || subscription_->stopped) return nullptr;
+  for (;;) {
+    if (ready_.empty() && Take(now) == nullptr) {
+      UpdateGauges();
+      return nullptr;
+    }
+    Delivery* head = ready_.front();
+    if (now.wall < Deadline(*head)) {
+      UpdateGauges();
+      return head;
+    }
+    ready_.pop_front();
+    GiveUp(*head, DeadLetterReason::kExpired);
+  }
+}
+
+Delivery* Lane::Take(const runtime::Now& now) {
+  if (!attached_ || !HasRoom()) return nullptr;
+  while (const RecordPtr* record = partition_.ring.At(cursor_)) {
+    ++cursor_;
+    shard_.Touched(partition_);
+    if ((*record)->offset() < next_to_take_) continue;  // read again after a rewind for another lane
+    next_to_take_ = (*record)->offset() + 1;
+    std::unique_ptr<Delivery> delivery;
+    if (spare_.empty()) {
+      delivery = std::make_unique<Delivery>(*this);
+    } else {
+      delivery = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    delivery->record = *record;
+    delivery->ticket = tracker_.Start((*record)->offset());
+    delivery->first_seen = now.wall;
+    delivery->state = Delivery::State::kReady;
+    delivery->slot = all_.size();
+    ready_.push_back(delivery.get());
+    all_.push_back(std::move(delivery));
+    return ready_.back();
+  }
+  return nullptr;
+}
+
+runtime::WallTime Lane::Deadline(const Delivery& delivery) const {
+  const auto& config = *subscription_->config;
+  if (config.ttl_from == config::TtlFrom::kPublished && delivery.record->timestamp_ms() >= 0) {
+    return AddSaturating(runtime::WallTime(std::chrono::milliseconds(delivery.record->timestamp_ms())), config.ttl);
+  }
+  return AddSaturating(delivery.first_seen, config.ttl);
+}
+
+void Lane::StartAttempt(const runtime::Now& now, ratelimit::Label label) {
+  Delivery& delivery = *ready_.front();
+  ready_.pop_front();
+  delivery.state = Delivery::State::kInFlight;
+  delivery.label = label;
+  ++delivery.attempts;
+  if (delivery.attempts == 1) delivery.first_attempt = now.wall;
+  delivery.last_attempt = now.wall;
+  ++in_flight_;
+  subscription_->stats(shard_.index()).attempts_by_label.Add(label);
+  UpdateGauges();
+  Message message;
+  message.record = delivery.record;
+  message.partition = &stats_->partition;
+  message.attempt_number = delivery.attempts;
+  message.now = now.wall;
+  shard_.sender().Send(subscription_->target, message, delivery);
+}
+
+void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
+  const auto& now = shard_.loop().now();
+  auto& stats = subscription_->stats(shard_.index());
+  --in_flight_;
+  shard_.ReleaseSlot(*subscription_);
+  if (response.verdict != Verdict::kNotSent) {
+    ObserveDuration(stats, response.elapsed);
+    delivery.last_status = response.status;
+    delivery.last_error.assign(response.error);
+  }
+  switch (response.verdict) {
+    case Verdict::kDelivered:
+      stats.attempts_delivered.Add(1);
+      stats.delivered.Add(1);
+      Finish(delivery);
+      break;
+    case Verdict::kRejected:
+      stats.attempts_rejected.Add(1);
+      LogFailure(delivery, response, now);
+      GiveUp(delivery, DeadLetterReason::kRejected);
+      break;
+    case Verdict::kRetry:
+    case Verdict::kOverload:
+      (response.verdict == Verdict::kRetry ? stats.attempts_retryable : stats.attempts_overload).Add(1);
+      LogFailure(delivery, response, now);
+      Retry(delivery, response, now);
+      break;
+    case Verdict::kNotSent:
+      stats.not_sent.Add(1);
+      --delivery.attempts;
+      if (closing_) {
+        spare_.push_back(Remove(delivery));
+      } else {
+        delivery.state = Delivery::State::kReady;
+        ready_.push_front(&delivery);
+      }
+      break;
+  }
+  UpdateGauges();
+  if (closing_) {
+    CheckDrained();
+  } else {
+    shard_.Wake(*this);
+  }
+}
+
+void Lane::Retry(Delivery& delivery, const Response& response, const runtime::Now& now) {
+  const auto& config = *subscription_->config;
+  if (config.max_attempts && delivery.attempts >= *config.max_attempts) {
+    GiveUp(delivery, DeadLetterReason::kAttempts);
+    return;
+  }
+  auto wait = BackoffFor(config.backoff, delivery.attempts, shard_.Random());
+  if (response.retry_after) {
+    wait = std::max<runtime::Nanoseconds>(wait, std::min(*response.retry_after, config.retry_after_max));
+  }
+  if (AddSaturating(now.wall, wait) >= Deadline(delivery)) {
+    // No attempt is planned past the deadline.
+    GiveUp(delivery, DeadLetterReason::kExpired);
+    return;
+  }
+  if (closing_) {
+    spare_.push_back(Remove(delivery));  // the partition's next owner tries again
+    return;
+  }
+  delivery.state = Delivery::State::kWaiting;
+  WaitUntil(delivery, now.steady + wait);
+}
+
+void Lane::WaitUntil(Delivery& delivery, runtime::SteadyTime due) {
+  delivery.due = due;
+  waiting_.push_back(&delivery);
+  std::push_heap(waiting_.begin(), waiting_.end(), DueLater);
+  if (waiting_.front() == &delivery) ArmRetryTimer();
+}
+
+void Lane::ArmRetryTimer() {
+  if (waiting_.empty()) return;
+  if (!retry_timer_) {
+    retry_timer_ = shard_.loop().MakeTimer([this] { OnRetryTimer(); });
+  }
+  retry_timer_->Arm(waiting_.front()->due);
+}
+
+void Lane::OnRetryTimer() {
+  const auto& now = shard_.loop().now();
+  while (!waiting_.empty() && waiting_.front()->due <= now.steady) {
+    std::pop_heap(waiting_.begin(), waiting_.end(), DueLater);
+    Delivery* delivery = waiting_.back();
+    waiting_.pop_back();
+    if (delivery->state == Delivery::State::kDeadLetter) {
+      WriteDeadLetter(*delivery);
+    } else {
+      delivery->state = Delivery::State::kReady;
+      ready_.push_back(delivery);
+    }
+  }
+  ArmRetryTimer();
+  UpdateGauges();
+  shard_.Wake(*this);
+}
+
+void Lane::GiveUp(Delivery& delivery, DeadLetterReason reason) {
+  delivery.reason = reason;
+  if (!subscription_->config->dead_letters) {
+    subscription_->stats(shard_.index()).finished_without_record.Add(1);
+    OnDeadLetterDone(delivery, true);
+    return;
+  }
+  delivery.state = Delivery::State::kDeadLetter;
+  WriteDeadLetter(delivery);
+}
+
+void Lane::WriteDeadLetter(Delivery& delivery) {
+  DeadLetter letter;
+  letter.record = delivery.record;
+  letter.partition = stats_->partition;
+  letter.subscription = subscription_->shared->name;
+  letter.reason = delivery.reason;
+  letter.attempts = delivery.attempts;
+  if (delivery.attempts > 0) {
+    letter.first_attempt = delivery.first_attempt;
+    letter.last_attempt = delivery.last_attempt;
+  }
+  letter.last_status = delivery.last_status;
+  letter.last_error = delivery.last_error;
+  ++writing_dead_letters_;
+  shard_.dead_letters().Write(std::move(letter), [this, &loop = shard_.loop(), d = &delivery,
+                                                  alive = std::weak_ptr<bool>(alive_)](bool written) {
+    loop.Post([this, d, alive, written] {
+      if (alive.expired()) return;  // the lane went first; the message was not finished and comes again
+      --writing_dead_letters_;
+      OnDeadLetterDone(*d, written);
+      UpdateGauges();
+      if (closing_) {
+        CheckDrained();
+      } else {
+        shard_.Wake(*this);
+      }
+    });
+  });
+}
+
+void Lane::OnDeadLetterDone(Delivery& delivery, bool written) {
+  auto& stats = subscription_->stats(shard_.index());
+  if (!written) {
+    stats.dead_letter_failures.Add(1);
+    if (closing_) {
+      spare_.push_back(Remove(delivery));
+    } else {
+      WaitUntil(delivery, shard_.loop().now().steady + kDeadLetterRetry);
+    }
+    return;
+  }
+  switch (delivery.reason) {
+    case DeadLetterReason::kExpired: stats.expired.Add(1); break;
+    case DeadLetterReason::kAttempts: stats.exhausted.Add(1); break;
+    default: stats.rejected.Add(1); break;
+  }
+  Finish(delivery);
+}
+
+void Lane::Finish(Delivery& delivery) {
+  tracker_.Finish(delivery.ticket);
+  stats_->next.store(tracker_.next(), std::memory_order_relaxed);
+  auto removed = Remove(delivery);
+  if (spare_.size() < 64) spare_.push_back(std::move(removed));
+  if (++finished_since_commit_ >= kCommitEvery) Commit(/*urgent=*/true);
+}
+
+std::unique_ptr<Delivery> Lane::Remove(Delivery& delivery) {
+  const auto slot = delivery.slot;
+  auto removed = std::move(all_[slot]);
+  if (slot + 1 != all_.size()) {
+    all_[slot] = std::move(all_.back());
+    all_[slot]->slot = slot;
+  }
+  all_.pop_back();
+  removed->record.reset();
+  removed->attempts = 0;
+  removed->last_status = 0;
+  removed->last_error.clear();
+  shard_.Touched(partition_);
+  return removed;
+}
+
+void Lane::Close(std::function<void()> drained) {
+  closing_ = true;
+  drained_ = std::move(drained);
+  if (retry_timer_) retry_timer_->Cancel();
+  for (Delivery* delivery : ready_) Remove(*delivery);
+  for (Delivery* delivery : waiting_) Remove(*delivery);
+  ready_.clear();
+  waiting_.clear();
+  UpdateGauges();
+  CheckDrained();
+}
+
+void Lane::CancelInFlight() {
+  std::vector<Delivery*> flying;
+  for (const auto& delivery : all_) {
+    if (delivery->state == Delivery::State::kInFlight) flying.push_back(delivery.get());
+  }
+  for (Delivery* delivery : flying) shard_.sender().Cancel(*delivery);
+  alive_ = std::make_shared<bool>(true);  // answers to what was being written find nobody
+  writing_dead_letters_ = 0;
+  all_.clear();
+  UpdateGauges();
+  CheckDrained();
+}
+
+void Lane::CheckDrained() {
+  if (in_flight_ > 0 || writing_dead_letters_ > 0 || !drained_) return;
+  auto drained = std::move(drained_);
+  drained_ = nullptr;
+  drained();
+}
+
+void Lane::Commit(bool urgent) {
+  finished_since_commit_ = 0;
+  if (tracker_.next() == committed_) return;
+  committed_ = tracker_.next();
+  shard_.offsets().Update(key(), Position{committed_, {}}, urgent, /*changed=*/true);
+}
+
+void Lane::UpdateGauges() {
+  auto& stats = subscription_->stats(shard_.index());
+  const auto show = [](Tally& gauge, std::uint64_t& shown, std::uint64_t value) {
+    if (value == shown) return;
+    gauge.Add(value - shown);
+    shown = value;
+  };
+  show(stats.waiting_for_permit, shown_ready_, ready_.size());
+  show(stats.retrying, shown_waiting_, waiting_.size());
+  show(stats.in_flight, shown_in_flight_, in_flight_);
+}
+
+void Lane::LogFailure(const Delivery& delivery, const Response& response, const runtime::Now& now) {
+  std::uint64_t suppressed = 0;
+  const std::string what =
+      response.status != 0 ? "status " + std::to_string(response.status) : std::string(response.error);
+  if (!subscription_->shared->NoteError(what, now.wall, &suppressed)) return;
+  runtime::Log(runtime::LogLevel::kWarning, "attempt failed",
+               {{"subscription", subscription_->shared->name},
+                {"topic", stats_->partition.topic},
+                {"partition", stats_->partition.partition},
+                {"offset", delivery.record->offset()},
+                {"attempt", delivery.attempts},
+                {"status", response.status},
+                {"error", response.error},
+                {"not_logged", suppressed}});
+}
+
+}  // namespace posthorn::delivery

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/delivery/dead_letter_sink.h"
+#include "worker/delivery/offset_store.h"
+#include "worker/delivery/offset_tracker.h"
+#include "worker/delivery/partition_ring.h"
+#include "worker/delivery/sender.h"
+#include "worker/delivery/stats.h"
+#include "worker/runtime/loop.h"
+
+namespace posthorn::delivery {
+
+class Lane;
+struct Partition;
+class PermitQueue;
+class Shard;
+
+/// One subscription on one shard: what all its lanes there have in common. Swapped fields change with a new revision.
+struct SubscriptionOnShard {
+  std::shared_ptr<const config::Subscription> config;
+  std::shared_ptr<SubscriptionShared> shared;
+  std::shared_ptr<Target> target;
+  std::shared_ptr<PermitQueue> permits;
+  std::deque<Lane*> waiting_for_slot;
+  bool stopped = false;  // paused, max-rate 0 or removed: no new attempts
+  [[nodiscard]] ShardStats& stats(std::uint32_t shard) const { return *shared->per_shard[shard]; }
+};
+
+/// One message on its way to one subscriber: from the moment its lane takes it until it is finished.
+class Delivery final : public AttemptHandler {
+ public:
+  explicit Delivery(Lane& owner) : lane(owner) {}
+  [[nodiscard]] bool OnBeforeWrite() noexcept override;
+  void OnFinished(const Response& response) noexcept override;
+
+  Lane& lane;
+  RecordPtr record;
+  std::size_t slot = 0;  // index in Lane::all_
+  OffsetTracker::Ticket ticket = 0;
+  std::uint32_t attempts = 0;              // started and written
+  runtime::WallTime first_seen{};          // when the lane took it: the TTL's start (`ttl_from: read`)
+  runtime::WallTime first_attempt{};
+  runtime::WallTime last_attempt{};
+  runtime::SteadyTime due{};               // next attempt, while it waits for one
+  ratelimit::Label label = 0;              // of the permit in use
+  int last_status = 0;
+  std::string last_error;
+  enum class State : std::uint8_t { kReady, kInFlight, kWaiting, kDeadLetter } state = State::kReady;
+  DeadLetterReason reason = DeadLetterReason::kExpired;
+};
+
+/// A subscription on one partition: cursor, in-flight, retries, what is finished.
+///
+/// Order    None: retries that are due go before new messages, otherwise by offset; any number in flight.
+/// Memory   At most kMaxUnfinished messages between the oldest unfinished and the newest started one.
+/// Threads  The owning shard's.
+class Lane {
+ public:
+  static constexpr std::size_t kMaxUnfinished = 10'000;
+  static constexpr std::uint64_t kCommitEvery = 1'000;  // finished messages, whatever the time
+
+  Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std::shared_ptr<LaneStats> stats,
+       Partition& partition, Offset next, PartitionRing::Sequence cursor);
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  /// The next message to attempt, null when there is none now. Expired ones are finished on the way.
+  Delivery* Head(const runtime::Now& now);
+  /// Starts the attempt of Head() with a permit of `label`.
+  void StartAttempt(const runtime::Now& now, ratelimit::Label label);
+  void FinishAttempt(Delivery& delivery, const Response& response);
+
+  /// No new attempts from now on; `drained` is called once nothing is in flight and no dead letter is being written.
+  void Close(std::function<void()> drained);
+  /// Ends what is still in flight and waits for no dead letter any more; used when waiting for Close took too long or the
+  /// partition is lost. Nothing of it counts as finished: it comes again.
+  void CancelInFlight();
+
+  /// Tells the offset store how far the lane has come, when that has changed.
+  void Commit(bool urgent);
+  /// The lane stops reading the ring (it is paused) or goes on at `cursor`.
+  void Detach() { attached_ = false; }
+  void Attach(PartitionRing::Sequence cursor) {
+    attached_ = true;
+    cursor_ = cursor;
+  }
+
+  [[nodiscard]] bool attached() const { return attached_ && !closing_; }
+  [[nodiscard]] bool closing() const { return closing_; }
+  [[nodiscard]] PartitionRing::Sequence cursor() const { return cursor_; }
+  /// First offset this lane still has to take from the ring.
+  [[nodiscard]] Offset next_to_take() const { return next_to_take_; }
+  [[nodiscard]] Offset committable() const { return tracker_.next(); }
+  [[nodiscard]] const TopicPartition& topic_partition() const { return stats_->partition; }
+  [[nodiscard]] SubscriptionOnShard& subscription() { return *subscription_; }
+  [[nodiscard]] const SubscriptionOnShard& subscription() const { return *subscription_; }
+  [[nodiscard]] OffsetStore::Key key() const { return {subscription_->shared->name, stats_->partition}; }
+  [[nodiscard]] Shard& shard() { return shard_; }
+  [[nodiscard]] bool HasRoom() const { return tracker_.unfinished_span() < kMaxUnfinished; }
+
+  // Where the lane stands in its permit queue; written by PermitQueue and Shard only.
+  PermitQueue* queued_in = nullptr;
+  bool waits_for_slot = false;
+
+ private:
+  Delivery* Take(const runtime::Now& now);
+  [[nodiscard]] runtime::WallTime Deadline(const Delivery& delivery) const;
+  void Retry(Delivery& delivery, const Response& response, const runtime::Now& now);
+  void WaitUntil(Delivery& delivery, runtime::SteadyTime due);
+  void GiveUp(Delivery& delivery, DeadLetterReason reason);
+  void WriteDeadLetter(Delivery& delivery);
+  void OnDeadLetterDone(Delivery& delivery, bool written);
+  void Finish(Delivery& delivery);
+  void OnRetryTimer();
+  void ArmRetryTimer();
+  void CheckDrained();
+  std::unique_ptr<Delivery> Remove(Delivery& delivery);
+  void UpdateGauges();
+  void LogFailure(const Delivery& delivery, const Response& response, const runtime::Now& now);
+
+  Shard& shard_;
+  std::shared_ptr<SubscriptionOnShard> subscription_;
+  std::shared_ptr<LaneStats> stats_;
+  Partition& partition_;
+  PartitionRing::Sequence cursor_;
+  Offset next_to_take_;
+  bool attached_ = true;
+  bool closing_ = false;
+  std::function<void()> drained_;
+
+  OffsetTracker tracker_;
+  std::uint64_t finished_since_commit_ = 0;
+  Offset committed_;
+
+  std::vector<std::unique_ptr<Delivery>> all_;   // unordered; Delivery::slot is its index
+  std::vector<std::unique_ptr<Delivery>> spare_;
+  std::deque<Delivery*> ready_;
+  std::vector<Delivery*> waiting_;  // heap by due
+  std::size_t in_flight_ = 0;
+  std::size_t writing_dead_letters_ = 0;
+  std::unique_ptr<runtime::Timer> retry_timer_;
+  std::uint64_t shown_ready_ = 0, shown_waiting_ = 0, shown_in_flight_ = 0;  // what the gauges count of this lane
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for answers of the dead-letter sink
+};
+
+}  // namespace posthorn::delivery

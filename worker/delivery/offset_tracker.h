@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <deque>
+
+#include "worker/delivery/record.h"
+
+namespace posthorn::delivery {
+
+/// Which messages of a lane are finished, and up to where everything is.
+///
+/// Tickets are handed out in offset order and finished in any order. `next()` is the position to commit: everything
+/// below it is finished (or does not exist: compaction and transactions leave gaps).
+/// Threads  One. Cost: O(1) amortised per message.
+class OffsetTracker {
+ public:
+  using Ticket = std::uint64_t;
+
+  explicit OffsetTracker(Offset next) : next_(next) {}
+
+  /// The message at `offset` is being worked on. Offsets ascend.
+  Ticket Start(Offset offset) {
+    assert(entries_.empty() ? offset >= next_ : offset > entries_.back().offset);
+    entries_.push_back({offset, false});
+    return first_ticket_ + entries_.size() - 1;
+  }
+  /// Finishes one message; finishing twice is a broken invariant. Returns how many positions the commit point moved
+  /// over.
+  std::size_t Finish(Ticket ticket) {
+    assert(ticket >= first_ticket_ && ticket - first_ticket_ < entries_.size());
+    auto& entry = entries_[static_cast<std::size_t>(ticket - first_ticket_)];
+    assert(!entry.finished);
+    entry.finished = true;
+    std::size_t moved = 0;
+    while (!entries_.empty() && entries_.front().finished) {
+      next_ = entries_.front().offset + 1;
+      entries_.pop_front();
+      ++first_ticket_;
+      ++moved;
+    }
+    return moved;
+  }
+  /// Position to commit.
+  [[nodiscard]] Offset next() const { return entries_.empty() ? next_ : entries_.front().offset; }
+  [[nodiscard]] std::size_t unfinished_span() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    Offset offset;
+    bool finished;
+  };
+  Offset next_;
+  Ticket first_ticket_ = 0;
+  std::deque<Entry> entries_;
+};
+
+}  // namespace posthorn::delivery

@@ -1,0 +1,87 @@
+#include "worker/delivery/permit_queue.h"
+
+#include <algorithm>
+#include <limits>
+#include <variant>
+
+#include "worker/delivery/lane.h"
+#include "worker/delivery/shard.h"
+
+namespace posthorn::delivery {
+namespace {
+
+/// Waking for every single permit of a fast limit would cost more than the permits: what opens within a millisecond is
+/// taken together. Unused credit carries over inside the window, so nothing is lost.
+constexpr auto kTimerQuantum = std::chrono::milliseconds(1);
+constexpr auto kLongestWait = std::chrono::hours(1);
+
+}  // namespace
+
+PermitQueue::PermitQueue(Shard& shard, std::shared_ptr<ratelimit::Limiter> limiter)
+    : shard_(shard), limiter_(std::move(limiter)) {}
+
+PermitQueue::~PermitQueue() {
+  for (Lane* lane : lanes_) lane->queued_in = nullptr;
+  shard_.Forget(*this);
+}
+
+void PermitQueue::Add(Lane& lane) {
+  lane.queued_in = this;
+  lanes_.push_back(&lane);
+}
+
+void PermitQueue::Remove(Lane& lane) {
+  lane.queued_in = nullptr;
+  lanes_.erase(std::remove(lanes_.begin(), lanes_.end(), &lane), lanes_.end());
+}
+
+void PermitQueue::Pump(const runtime::Now& now) {
+  if (!shard_.MayGivePermits(now)) return;  // pumped again when the membership is confirmed
+  while (!lanes_.empty()) {
+    Lane& lane = *lanes_.front();
+    auto& subscription = lane.subscription();
+    if (lane.Head(now) == nullptr) {
+      lanes_.pop_front();
+      lane.queued_in = nullptr;
+      continue;
+    }
+    if (!subscription.shared->slots.TakeOrWait(shard_.index())) {
+      lanes_.pop_front();
+      lane.queued_in = nullptr;
+      lane.waits_for_slot = true;
+      subscription.waiting_for_slot.push_back(&lane);
+      continue;
+    }
+    ratelimit::Label label = ratelimit::LabelAt(now.wall);
+    if (limiter_) {
+      const auto decision = limiter_->Acquire(now.wall, kLongestWait);
+      const auto* admitted = std::get_if<ratelimit::Admitted>(&decision);
+      if (admitted == nullptr) {
+        shard_.ReleaseSlot(subscription);
+        auto wait = std::chrono::duration_cast<runtime::Nanoseconds>(kLongestWait);
+        if (const auto* later = std::get_if<ratelimit::TryAgainAt>(&decision)) wait = later->at - now.wall;
+        ArmTimer(now, std::max<runtime::Nanoseconds>(wait, kTimerQuantum));
+        return;
+      }
+      label = admitted->label;
+    }
+    lanes_.pop_front();
+    lanes_.push_back(&lane);
+    lane.StartAttempt(now, label);
+  }
+}
+
+void PermitQueue::ArmTimer(const runtime::Now& now, runtime::Nanoseconds wait) {
+  const auto at = now.steady + wait;
+  if (armed_for_ > now.steady && armed_for_ <= at) return;  // it fires early enough; arming anew would cost more
+  if (!timer_) {
+    timer_ = shard_.loop().MakeTimer([this] {
+      armed_for_ = {};
+      Pump(shard_.loop().now());
+    });
+  }
+  armed_for_ = at;
+  timer_->Arm(at);
+}
+
+}  // namespace posthorn::delivery

@@ -1,0 +1,416 @@
+#include "worker/delivery/shard.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "worker/runtime/log.h"
+
+namespace posthorn::delivery {
+namespace {
+
+/// Messages read ahead of the slowest lane of a partition. What is beyond stays unread in the feed.
+constexpr std::size_t kRingRecords = 2048;
+constexpr std::size_t kReadBatch = 256;
+constexpr std::size_t kReadBatchBytes = std::size_t{1} << 20;
+constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr auto kCommitInterval = std::chrono::seconds(1);
+
+}  // namespace
+
+Shard::Shard(Parts parts) : parts_(std::move(parts)), random_state_(parts_.seed * 2 + 1) {}
+
+Shard::~Shard() {
+  StopTicks();
+  partitions_.clear();  // lanes and queues speak to the shard while they go
+  subscriptions_.clear();
+}
+
+void Shard::Start() {
+  const auto& now = loop().now();
+  last_wake_ = now.steady;
+  next_commit_ = now.steady + kCommitInterval;
+  tick_ = loop().MakeTimer([this] { Tick(); });
+  tick_->Arm(now.steady + kTick);
+}
+
+void Shard::StopTicks() { tick_.reset(); }
+
+void Shard::Tick() {
+  const auto& now = loop().now();
+  if (MayGivePermits(now) && now.steady >= next_commit_) {
+    CommitTick();
+    next_commit_ = now.steady + kCommitInterval;
+  }
+  // Room in the worker's memory may have come free on another shard.
+  for (auto& [id, partition] : partitions_) Touched(*partition);
+  tick_->Arm(now.steady + kTick);
+}
+
+void Shard::CommitTick() {
+  ForEachLane([](Lane& lane) { lane.Commit(/*urgent=*/false); });
+}
+
+template <typename Visit>
+void Shard::ForEachLane(Visit visit) {
+  for (auto& [id, partition] : partitions_) {
+    for (auto& lane : partition->lanes) visit(*lane);
+  }
+}
+
+bool Shard::MayGivePermits(const runtime::Now& now) {
+  // A process that stood still (SIGSTOP, swapped out, moved) may have lost everything without having heard of it.
+  if (now.steady - last_wake_ > parts_.longest_gap) {
+    runtime::Log(runtime::LogLevel::kWarning, "this process stood still, asking the group before going on",
+                 {{"shard", parts_.index},
+                  {"ms", std::chrono::duration_cast<std::chrono::milliseconds>(now.steady - last_wake_).count()}});
+    parts_.guard->Suspect();
+  }
+  last_wake_ = now.steady;
+  return parts_.guard->Confirmed();
+}
+
+bool Shard::MayWrite(Delivery& delivery) noexcept {
+  if (delivery.lane.closing()) return false;
+  const auto now = parts_.clock->Read();
+  if (!MayGivePermits(now)) return false;
+  auto& subscription = delivery.lane.subscription();
+  auto* limiter = subscription.permits->limiter();
+  if (limiter == nullptr) return true;
+  const auto label = limiter->Renew(now.wall, delivery.label);
+  if (!label) return false;
+  if (*label != delivery.label) {
+    delivery.label = *label;
+    subscription.stats(index()).attempts_by_label.Add(*label);
+  }
+  return true;
+}
+
+double Shard::Random() {
+  // splitmix64: jitter needs no more.
+  random_state_ += 0x9E3779B97F4A7C15ULL;
+  auto z = random_state_;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  z ^= z >> 31;
+  return static_cast<double>(z >> 11) * 0x1.0p-53;
+}
+
+// ---- subscriptions
+
+std::shared_ptr<PermitQueue> Shard::QueueFor(const SubscriptionUpdate& update) {
+  if (update.limiter) {
+    for (const auto& [name, subscription] : subscriptions_) {
+      if (subscription->permits && subscription->permits->limiter() == update.limiter.get()) {
+        return subscription->permits;
+      }
+    }
+  } else {
+    const auto it = subscriptions_.find(update.config->name);
+    if (it != subscriptions_.end() && it->second->permits && it->second->permits->limiter() == nullptr) {
+      return it->second->permits;
+    }
+  }
+  return std::make_shared<PermitQueue>(*this, update.limiter);
+}
+
+void Shard::SetSubscriptions(const std::vector<SubscriptionUpdate>& updates) {
+  std::map<std::string, std::shared_ptr<SubscriptionOnShard>> kept;
+  for (const auto& update : updates) {
+    auto& known = subscriptions_[update.config->name];
+    if (!known || known->shared != update.shared) {
+      if (known) known->stopped = true;  // removed and added again: the old lanes drain on their own
+      known = std::make_shared<SubscriptionOnShard>();
+      known->shared = update.shared;
+    }
+    if (!known->config || !(*known->config == *update.config)) {
+      known->target = sender().Prepare(*update.config);
+    }
+    known->config = update.config;
+    MoveToQueue(*known, QueueFor(update));
+    const bool was_stopped = known->stopped;
+    known->stopped = update.stopped;
+    if (was_stopped != update.stopped) {
+      ForEachLane([&](Lane& lane) {
+        if (&lane.subscription() != known.get() || lane.closing()) return;
+        if (update.stopped) {
+          Detach(lane);
+        }
+      });
+      if (!update.stopped) {
+        for (auto& [id, partition] : partitions_) {
+          for (auto& lane : partition->lanes) {
+            if (&lane->subscription() == known.get() && !lane->closing()) {
+              lane->Attach(CursorFor(*partition, lane->next_to_take()));
+            }
+          }
+        }
+      }
+    }
+    kept[update.config->name] = known;
+  }
+  for (auto& [name, subscription] : subscriptions_) {
+    if (kept.find(name) == kept.end()) {
+      subscription->stopped = true;  // its lanes are closed by the dispatcher; nothing new starts from now on
+      ForEachLane([&](Lane& lane) {
+        if (&lane.subscription() == subscription.get()) Detach(lane);
+      });
+    }
+  }
+  subscriptions_ = std::move(kept);
+  PumpAll();
+}
+
+void Shard::MoveToQueue(SubscriptionOnShard& subscription, const std::shared_ptr<PermitQueue>& queue) {
+  if (subscription.permits == queue) return;
+  if (subscription.permits) {
+    ForEachLane([&](Lane& lane) {
+      if (&lane.subscription() == &subscription && lane.queued_in != nullptr) lane.queued_in->Remove(lane);
+    });
+    to_pump_.erase(std::remove(to_pump_.begin(), to_pump_.end(), subscription.permits.get()), to_pump_.end());
+    subscription.permits->scheduled = false;
+  }
+  subscription.permits = queue;
+}
+
+/// A stopped subscription must not hold up the others of its topic: its lanes leave the ring and come back by a rewind.
+void Shard::Detach(Lane& lane) {
+  if (lane.queued_in != nullptr) lane.queued_in->Remove(lane);
+  lane.Detach();
+}
+
+// ---- partitions and lanes
+
+void Shard::AddPartition(std::shared_ptr<PartitionFeed> feed, std::shared_ptr<MemoryAccount> memory, Offset start) {
+  auto partition = std::make_unique<Partition>();
+  partition->id = feed->partition();
+  partition->feed = std::move(feed);
+  partition->memory = std::move(memory);
+  partition->next_to_read = start;
+  auto* raw = partition.get();
+  partitions_[partition->id] = std::move(partition);
+  raw->feed->OnReadable([&shard_loop = loop(), this, id = raw->id, alive = std::weak_ptr<bool>(alive_)] {
+    shard_loop.Post([this, id, alive] {
+      if (alive.expired()) return;
+      const auto it = partitions_.find(id);
+      if (it == partitions_.end()) return;
+      it->second->readable = true;
+      Touched(*it->second);
+    });
+  });
+  Touched(*raw);
+}
+
+PartitionRing::Sequence Shard::CursorFor(Partition& partition, Offset next) {
+  if (next >= partition.next_to_read) return partition.ring.end();
+  const auto* first = partition.ring.At(partition.ring.begin());
+  if (first != nullptr && (*first)->offset() <= next) return partition.ring.begin();
+  Rewind(partition, next);
+  return partition.ring.end();
+}
+
+void Shard::Rewind(Partition& partition, Offset to) {
+  for (auto& lane : partition.lanes) {
+    if (lane->attached()) to = std::min(to, lane->next_to_take());
+  }
+  partition.ring.Clear();
+  for (auto& lane : partition.lanes) {
+    if (lane->attached()) lane->Attach(partition.ring.end());
+  }
+  partition.feed->SeekTo(to);
+  partition.next_to_read = to;
+  partition.readable = true;
+  Touched(partition);
+}
+
+void Shard::AddLane(const TopicPartition& id, const LaneStart& start) {
+  const auto it = partitions_.find(id);
+  const auto subscription = subscriptions_.find(start.subscription);
+  if (it == partitions_.end() || subscription == subscriptions_.end()) return;  // given up meanwhile
+  auto& partition = *it->second;
+  const bool stopped = subscription->second->stopped;
+  const auto cursor = stopped ? partition.ring.end() : CursorFor(partition, start.next);
+  auto lane = std::make_unique<Lane>(*this, subscription->second, start.stats, partition, start.next, cursor);
+  if (stopped) lane->Detach();
+  partition.lanes.push_back(std::move(lane));
+  Wake(*partition.lanes.back());
+  Touched(partition);
+}
+
+void Shard::CloseLanes(const std::function<bool(const Lane&)>& which, bool commit, std::function<void()> drained) {
+  std::vector<Lane*> closing;
+  ForEachLane([&](Lane& lane) {
+    if (which(lane) && !lane.closing()) closing.push_back(&lane);
+  });
+  if (closing.empty()) {
+    drained();
+    return;
+  }
+  const auto left = std::make_shared<std::size_t>(closing.size());
+  const auto all = std::make_shared<std::function<void()>>(std::move(drained));
+  for (Lane* lane : closing) {
+    if (lane->queued_in != nullptr) lane->queued_in->Remove(*lane);
+    lane->Close([lane, left, all, commit] {
+      if (commit) lane->Commit(/*urgent=*/true);
+      if (--*left == 0) (*all)();
+    });
+  }
+}
+
+void Shard::CollectKeys(const std::function<bool(const Lane&)>& which, std::vector<OffsetStore::Key>& keys) {
+  ForEachLane([&](Lane& lane) {
+    if (which(lane)) keys.push_back(lane.key());
+  });
+}
+
+void Shard::CancelClosing() {
+  std::vector<Lane*> closing;
+  ForEachLane([&](Lane& lane) {
+    if (lane.closing()) closing.push_back(&lane);
+  });
+  for (Lane* lane : closing) lane->CancelInFlight();
+}
+
+void Shard::ForgetLanes(const std::function<bool(const Lane&)>& which) {
+  for (auto& [id, partition] : partitions_) {
+    auto& lanes = partition->lanes;
+    for (auto& lane : lanes) {
+      if (!lane->closing() || !which(*lane)) continue;
+      auto& waiting = lane->subscription().waiting_for_slot;
+      waiting.erase(std::remove(waiting.begin(), waiting.end(), lane.get()), waiting.end());
+      lane.reset();
+    }
+    lanes.erase(std::remove(lanes.begin(), lanes.end(), nullptr), lanes.end());
+    Touched(*partition);
+  }
+}
+
+void Shard::RemovePartition(const TopicPartition& id) {
+  const auto it = partitions_.find(id);
+  if (it == partitions_.end()) return;
+  assert(it->second->lanes.empty());
+  it->second->feed->OnReadable(nullptr);
+  touched_.erase(std::remove(touched_.begin(), touched_.end(), it->second.get()), touched_.end());
+  partitions_.erase(it);
+}
+
+// ---- the wake-up
+
+void Shard::Wake(Lane& lane) {
+  if (lane.queued_in == nullptr && !lane.waits_for_slot && !lane.closing() && !lane.subscription().stopped) {
+    lane.subscription().permits->Add(lane);
+  }
+  Schedule(*lane.subscription().permits);
+}
+
+void Shard::Schedule(PermitQueue& queue) {
+  if (!queue.scheduled) {
+    queue.scheduled = true;
+    to_pump_.push_back(&queue);
+  }
+  ScheduleEnd();
+}
+
+void Shard::Touched(Partition& partition) {
+  if (!partition.touched) {
+    partition.touched = true;
+    touched_.push_back(&partition);
+  }
+  ScheduleEnd();
+}
+
+void Shard::ScheduleEnd() {
+  if (end_scheduled_) return;
+  end_scheduled_ = true;
+  loop().Post([this, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.expired()) EndOfWakeUp();
+  });
+}
+
+void Shard::EndOfWakeUp() {
+  const auto& now = loop().now();
+  end_scheduled_ = false;
+  // Refilling wakes lanes, starting attempts consumes from rings: one round each, the rest is another wake-up.
+  touched_now_.swap(touched_);
+  for (Partition* partition : touched_now_) {
+    partition->touched = false;
+    Refill(*partition);
+  }
+  touched_now_.clear();
+  pumped_now_.swap(to_pump_);
+  for (PermitQueue* queue : pumped_now_) {
+    queue->scheduled = false;
+    queue->Pump(now);
+  }
+  pumped_now_.clear();
+}
+
+void Shard::Forget(PermitQueue& queue) {
+  to_pump_.erase(std::remove(to_pump_.begin(), to_pump_.end(), &queue), to_pump_.end());
+}
+
+void Shard::PumpAll() {
+  for (auto& [name, subscription] : subscriptions_) {
+    auto waiting = std::move(subscription->waiting_for_slot);
+    subscription->waiting_for_slot.clear();
+    for (Lane* lane : waiting) {
+      lane->waits_for_slot = false;
+      Wake(*lane);
+    }
+  }
+  ForEachLane([this](Lane& lane) { Wake(lane); });
+}
+
+void Shard::ReleaseSlot(SubscriptionOnShard& subscription) {
+  const auto waiting = subscription.shared->slots.Release();
+  auto& local = subscription.waiting_for_slot;
+  while (!local.empty()) {
+    Lane* lane = local.front();
+    local.pop_front();
+    lane->waits_for_slot = false;
+    if (lane->closing()) continue;
+    Wake(*lane);
+    // One slot, one lane; the others of this shard wait on, unless more slots came free meanwhile.
+    if (local.empty() || !subscription.shared->slots.WaitOn(index())) break;
+  }
+  if (waiting == 0) return;
+  for (std::uint32_t shard = 0; shard < 64; ++shard) {
+    if (shard != index() && ((waiting >> shard) & 1U) != 0) parts_.wake_shard(shard);
+  }
+}
+
+void Shard::Refill(Partition& partition) {
+  auto slowest = partition.ring.end();
+  bool anybody = false;
+  for (const auto& lane : partition.lanes) {
+    if (!lane->attached()) continue;
+    anybody = true;
+    slowest = std::min(slowest, lane->cursor());
+  }
+  partition.ring.TrimBefore(slowest);
+  if (!anybody) return;  // paused or no subscription yet: what is unread stays in the feed
+  bool grown = false;
+  while (partition.readable) {
+    const auto held = static_cast<std::size_t>(partition.ring.end() - partition.ring.begin());
+    const auto room = partition.memory->Room();
+    if (held >= kRingRecords || room == 0) break;
+    read_buffer_.clear();
+    const auto n = partition.feed->Read(std::min(kReadBatch, kRingRecords - held), std::min(room, kReadBatchBytes),
+                                        read_buffer_);
+    if (n == 0) {
+      partition.readable = false;
+      break;
+    }
+    for (auto& record : read_buffer_) {
+      record->ChargeTo(partition.memory);
+      partition.next_to_read = record->offset() + 1;
+      partition.ring.Push(std::move(record));
+    }
+    grown = true;
+  }
+  if (!grown) return;
+  for (auto& lane : partition.lanes) {
+    if (lane->attached()) Wake(*lane);
+  }
+}
+
+}  // namespace posthorn::delivery

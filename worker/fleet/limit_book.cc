@@ -1,0 +1,120 @@
+#include "worker/fleet/limit_book.h"
+
+#include "worker/runtime/log.h"
+
+namespace posthorn::fleet {
+namespace {
+
+ratelimit::Burst ToRateLimit(config::Burst burst) {
+  return burst == config::Burst::kWindow ? ratelimit::Burst::kWindow : ratelimit::Burst::kSmooth;
+}
+
+}  // namespace
+
+std::shared_ptr<ratelimit::Limiter> LimitBook::Find(const std::string& limit) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = entries_.find(limit);
+  return entry == entries_.end() ? nullptr : entry->second.limiter;
+}
+
+void LimitBook::OnSnapshot(const config::SnapshotPtr& snapshot, runtime::WallTime now) {
+  {
+    const std::lock_guard lock(mutex_);
+    snapshot_ = snapshot;
+    Replan(now);
+  }
+  if (const auto problem = Problem(); !problem.empty()) {
+    runtime::Log(runtime::LogLevel::kError, "no share of the limits", {{"why", problem}});
+  }
+}
+
+void LimitBook::OnGained(const std::vector<delivery::TopicPartition>& partitions, runtime::WallTime now) {
+  const std::lock_guard lock(mutex_);
+  owned_.insert(partitions.begin(), partitions.end());
+  Replan(now);
+}
+
+void LimitBook::OnRevoked(const std::vector<delivery::TopicPartition>& partitions, runtime::WallTime now) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& partition : partitions) owned_.erase(partition);
+  Replan(now);
+}
+
+void LimitBook::OnPartitionCounts(const std::vector<std::pair<std::string, std::int32_t>>& counts,
+                                  runtime::WallTime now) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [topic, count] : counts) {
+    if (count > 0) partition_counts_[topic] = static_cast<std::uint32_t>(count);
+  }
+  Replan(now);
+}
+
+std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>> LimitBook::DealingOf(
+    const std::string& limit) const {
+  if (snapshot_->instances) {
+    // Without a slot: one past the end, which has no share.
+    return ratelimit::SlotDealing{options_.slot.value_or(*snapshot_->instances), *snapshot_->instances};
+  }
+  std::map<std::string, ratelimit::PartitionDealing::Topic> topics;
+  for (const auto& subscription : snapshot_->subscriptions) {
+    if (subscription.limit != limit) continue;
+    const auto count = partition_counts_.find(subscription.topic);
+    if (count == partition_counts_.end()) return std::nullopt;  // all counts or none, see PartitionDealing
+    auto& topic = topics[subscription.topic];
+    topic.name = subscription.topic;
+    topic.partitions = count->second;
+  }
+  for (const auto& partition : owned_) {
+    const auto topic = topics.find(partition.topic);
+    if (topic != topics.end()) topic->second.owned.push_back(static_cast<std::uint32_t>(partition.partition));
+  }
+  ratelimit::PartitionDealing dealing;
+  for (auto& [name, topic] : topics) dealing.topics.push_back(std::move(topic));
+  return dealing;
+}
+
+void LimitBook::Replan(runtime::WallTime now) {
+  if (!snapshot_) return;
+  std::map<std::string, Entry> next;
+  for (const auto& limit : snapshot_->limits) {
+    Entry entry;
+    const auto known = entries_.find(limit.name);
+    if (known != entries_.end()) entry = std::move(known->second);
+    entry.limit = limit;
+    entry.plan.rate = limit.max_rate;
+    entry.plan.burst = ToRateLimit(limit.burst);
+    if (auto dealing = DealingOf(limit.name)) {
+      entry.plan.dealing = std::move(*dealing);
+    } else if (!entry.limiter) {
+      entry.plan.dealing = ratelimit::PartitionDealing{};
+    }
+    if (entry.limiter) {
+      entry.limiter->SetPlan(entry.plan, now);
+    } else {
+      entry.limiter = std::make_shared<ratelimit::Limiter>(
+          entry.plan, ratelimit::Limiter::Options{options_.timing, options_.phase}, now);
+    }
+    next[limit.name] = std::move(entry);
+  }
+  entries_ = std::move(next);
+}
+
+std::vector<LimitBook::View> LimitBook::Views() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<View> views;
+  for (const auto& [name, entry] : entries_) views.push_back({name, entry.limit, entry.limiter});
+  return views;
+}
+
+std::string LimitBook::Problem() const {
+  const std::lock_guard lock(mutex_);
+  if (!snapshot_ || !snapshot_->instances) return "";
+  if (!options_.slot) return "`instances` is set, but the instance name does not end in a number (its slot)";
+  if (*options_.slot >= *snapshot_->instances) {
+    return "slot " + std::to_string(*options_.slot) + " is not below `instances` " +
+           std::to_string(*snapshot_->instances);
+  }
+  return "";
+}
+
+}  // namespace posthorn::fleet

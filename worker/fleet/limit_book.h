@@ -1,0 +1,64 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "worker/delivery/limits.h"
+
+namespace posthorn::fleet {
+
+/// Static shares: what part of each limit is this worker's, from the watched configuration (slot k of N) or, when that
+/// names no N, from the partitions it owns.
+///
+/// One Limiter per limit, kept over revisions. A limit that is removed and added again begins anew, a window later.
+/// Threads  Any; a change of the configuration or of ownership takes one lock, delivery attempts none of it.
+/// Errors   `instances` without a slot in the instance name, or a slot not below it, means no share; it is logged and
+///          shown by Problem().
+class LimitBook final : public delivery::Limits {
+ public:
+  struct Options {
+    std::optional<std::uint32_t> slot;  // this worker's, from its instance name
+    double phase = 0;                   // see ratelimit::Limiter::Options
+    ratelimit::Timing timing;
+  };
+  explicit LimitBook(Options options) : options_(options) {}
+
+  [[nodiscard]] std::shared_ptr<ratelimit::Limiter> Find(const std::string& limit) override;
+  void OnSnapshot(const config::SnapshotPtr& snapshot, runtime::WallTime now) override;
+  void OnGained(const std::vector<delivery::TopicPartition>& partitions, runtime::WallTime now) override;
+  void OnRevoked(const std::vector<delivery::TopicPartition>& partitions, runtime::WallTime now) override;
+  void OnPartitionCounts(const std::vector<std::pair<std::string, std::int32_t>>& counts,
+                         runtime::WallTime now) override;
+
+  struct View {
+    std::string name;
+    config::Limit limit;
+    std::shared_ptr<ratelimit::Limiter> limiter;
+  };
+  [[nodiscard]] std::vector<View> Views() const;
+  /// Why this worker has no share although it could have work; empty when all is well.
+  [[nodiscard]] std::string Problem() const;
+
+ private:
+  struct Entry {
+    config::Limit limit;
+    ratelimit::Plan plan;
+    std::shared_ptr<ratelimit::Limiter> limiter;
+  };
+  void Replan(runtime::WallTime now);
+  [[nodiscard]] std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>> DealingOf(
+      const std::string& limit) const;
+
+  const Options options_;
+  mutable std::mutex mutex_;
+  config::SnapshotPtr snapshot_;
+  std::map<std::string, std::uint32_t> partition_counts_;
+  std::set<delivery::TopicPartition> owned_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace posthorn::fleet

@@ -6,7 +6,7 @@ namespace posthorn::fleet {
 namespace {
 
 ratelimit::Burst ToRateLimit(config::Burst burst) {
-  return burst == config::Burst::kWindow ? ratelimit::Burst::kWindow : ratelimit::Burst::kSmooth;
+  return burst == config::Burst::kWindow ? ratelimit::Burst::kAtOnce : ratelimit::Burst::kSmooth;
 }
 
 }  // namespace

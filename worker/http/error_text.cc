@@ -35,7 +35,9 @@ std::string_view CertificateText(CURL* easy) {
   long verify = 0;
   curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verify);
   switch (verify) {
-    case X509_V_OK:  // the chain is fine, so libcurl's own check of the name failed
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_OK:
+    case X509_V_ERR_UNSPECIFIED:  // where libcurl leaves it when its own check of the name fails
       return "TLS: certificate is for another name";
     case X509_V_ERR_CERT_HAS_EXPIRED:
       return "TLS: certificate expired";

@@ -28,7 +28,8 @@ struct DeadLetter {
 };
 
 /// Writes dead letters to `<fleet>.dead-letters` with the headers named in docs/delivery.md.
-/// Threads  Write from any thread; `done` comes on the sink's thread, exactly once: true when the record is acknowledged
+/// Threads  Write from any thread; `done` comes on the sink's thread, exactly once: true when the record is
+/// acknowledged
 ///          by all in-sync replicas, false when it could not be written now (the caller tries again: a message is not
 ///          finished before its dead letter is written).
 class DeadLetterSink {

@@ -198,7 +198,8 @@ std::optional<std::vector<Dispatcher::Start>> Dispatcher::StartPositions(const s
     } else {
       const std::lock_guard lock(state_);
       const auto subscription = subscriptions_.find(key.subscription);
-      const bool latest = subscription != subscriptions_.end() && subscription->second.config->start == config::Start::kLatest;
+      const bool latest =
+          subscription != subscriptions_.end() && subscription->second.config->start == config::Start::kLatest;
       start.next = latest ? end : low;
     }
     starts.push_back(std::move(start));
@@ -363,8 +364,8 @@ std::vector<Dispatcher::SubscriptionView> Dispatcher::Subscriptions() const {
     SubscriptionView view{subscription.config, subscription.shared, {}};
     for (const auto& [id, lane] : subscription.lanes) {
       const auto owned = owned_.find(id);
-      view.lanes.push_back({id, lane->next.load(std::memory_order_relaxed),
-                            owned == owned_.end() ? -1 : owned->second.feed->LogEnd()});
+      view.lanes.push_back(
+          {id, lane->next.load(std::memory_order_relaxed), owned == owned_.end() ? -1 : owned->second.feed->LogEnd()});
     }
     views.push_back(std::move(view));
   }

@@ -87,8 +87,7 @@ class Dispatcher final : public AssignmentListener {
   [[nodiscard]] std::optional<std::vector<Start>> StartPositions(const std::vector<OffsetStore::Key>& keys);
   void OpenLane(const Start& start, Owned& owned);
   void PostSubscriptions();
-  void CloseAndFlush(const std::function<bool(const Lane&)>& which, bool lost,
-                     std::chrono::milliseconds limit);
+  void CloseAndFlush(const std::function<bool(const Lane&)>& which, bool lost, std::chrono::milliseconds limit);
   void ReconcileLoop();
   [[nodiscard]] bool Reconcile();
   [[nodiscard]] std::uint32_t EmptiestShard() const;

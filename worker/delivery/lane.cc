@@ -278,9 +278,15 @@ void Lane::OnDeadLetterDone(Delivery& delivery, bool written) {
     return;
   }
   switch (delivery.reason) {
-    case DeadLetterReason::kExpired: stats.expired.Add(1); break;
-    case DeadLetterReason::kAttempts: stats.exhausted.Add(1); break;
-    default: stats.rejected.Add(1); break;
+    case DeadLetterReason::kExpired:
+      stats.expired.Add(1);
+      break;
+    case DeadLetterReason::kAttempts:
+      stats.exhausted.Add(1);
+      break;
+    default:
+      stats.rejected.Add(1);
+      break;
   }
   Finish(delivery);
 }

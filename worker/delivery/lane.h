@@ -44,12 +44,12 @@ class Delivery final : public AttemptHandler {
   RecordPtr record;
   std::size_t slot = 0;  // index in Lane::all_
   OffsetTracker::Ticket ticket = 0;
-  std::uint32_t attempts = 0;              // started and written
-  runtime::WallTime first_seen{};          // when the lane took it: the TTL's start (`ttl_from: read`)
+  std::uint32_t attempts = 0;      // started and written
+  runtime::WallTime first_seen{};  // when the lane took it: the TTL's start (`ttl_from: read`)
   runtime::WallTime first_attempt{};
   runtime::WallTime last_attempt{};
-  runtime::SteadyTime due{};               // next attempt, while it waits for one
-  ratelimit::Label label = 0;              // of the permit in use
+  runtime::SteadyTime due{};   // next attempt, while it waits for one
+  ratelimit::Label label = 0;  // of the permit in use
   int last_status = 0;
   std::string last_error;
   enum class State : std::uint8_t { kReady, kInFlight, kWaiting, kDeadLetter } state = State::kReady;
@@ -80,8 +80,8 @@ class Lane {
 
   /// No new attempts from now on; `drained` is called once nothing is in flight and no dead letter is being written.
   void Close(std::function<void()> drained);
-  /// Ends what is still in flight and waits for no dead letter any more; used when waiting for Close took too long or the
-  /// partition is lost. Nothing of it counts as finished: it comes again.
+  /// Ends what is still in flight and waits for no dead letter any more; used when waiting for Close took too long or
+  /// the partition is lost. Nothing of it counts as finished: it comes again.
   void CancelInFlight();
 
   /// Tells the offset store how far the lane has come, when that has changed.
@@ -140,7 +140,7 @@ class Lane {
   std::uint64_t finished_since_commit_ = 0;
   Offset committed_;
 
-  std::vector<std::unique_ptr<Delivery>> all_;   // unordered; Delivery::slot is its index
+  std::vector<std::unique_ptr<Delivery>> all_;  // unordered; Delivery::slot is its index
   std::vector<std::unique_ptr<Delivery>> spare_;
   std::deque<Delivery*> ready_;
   std::vector<Delivery*> waiting_;  // heap by due
@@ -148,7 +148,7 @@ class Lane {
   std::size_t writing_dead_letters_ = 0;
   std::unique_ptr<runtime::Timer> retry_timer_;
   std::uint64_t shown_ready_ = 0, shown_waiting_ = 0, shown_in_flight_ = 0;  // what the gauges count of this lane
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for answers of the dead-letter sink
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);               // for answers of the dead-letter sink
 };
 
 }  // namespace posthorn::delivery

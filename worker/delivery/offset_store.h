@@ -20,8 +20,8 @@ struct Position {
 
 /// Stored positions per (subscription, partition), in Kafka's own offsets under the group `<fleet>.<subscription>`.
 /// A write-behind store: Update only notes the newest position; the store writes what changed, one request per
-/// subscription, within a budget of requests a second, so that the interval between writes stretches by itself when very
-/// many change.
+/// subscription, within a budget of requests a second, so that the interval between writes stretches by itself when
+/// very many change.
 ///
 /// Threads  Any. Callbacks come on the store's thread.
 /// Errors   A failed write is kept and repeated until it succeeds or the partition is dropped; it is shown in metrics.
@@ -39,7 +39,7 @@ class OffsetStore {
   [[nodiscard]] virtual Fetched Fetch(const std::vector<Key>& keys, std::chrono::milliseconds timeout) = 0;
   /// First and last offset of partitions: {earliest, log end}, for subscriptions without a stored position. Blocks.
   [[nodiscard]] virtual std::optional<std::pair<Offset, Offset>> Bounds(const TopicPartition& partition,
-                                                                       std::chrono::milliseconds timeout) = 0;
+                                                                        std::chrono::milliseconds timeout) = 0;
   /// Notes a position; written within about a second. `urgent`: as soon as the budget allows.
   /// `changed` false: only to be kept from expiring (a lane's position at its start); written at refresh times.
   virtual void Update(const Key& key, Position position, bool urgent, bool changed) = 0;

@@ -394,8 +394,8 @@ void Shard::Refill(Partition& partition) {
     const auto room = partition.memory->Room();
     if (held >= kRingRecords || room == 0) break;
     read_buffer_.clear();
-    const auto n = partition.feed->Read(std::min(kReadBatch, kRingRecords - held), std::min(room, kReadBatchBytes),
-                                        read_buffer_);
+    const auto n =
+        partition.feed->Read(std::min(kReadBatch, kRingRecords - held), std::min(room, kReadBatchBytes), read_buffer_);
     if (n == 0) {
       partition.readable = false;
       break;

@@ -30,12 +30,18 @@ SubscriptionShared::LastError SubscriptionShared::last_error() const {
 
 const char* ToString(DeadLetterReason reason) {
   switch (reason) {
-    case DeadLetterReason::kExpired: return "expired";
-    case DeadLetterReason::kAttempts: return "attempts";
-    case DeadLetterReason::kRejected: return "rejected";
-    case DeadLetterReason::kGone: return "gone";
-    case DeadLetterReason::kTooLarge: return "too-large";
-    case DeadLetterReason::kFilteredError: return "filtered-error";
+    case DeadLetterReason::kExpired:
+      return "expired";
+    case DeadLetterReason::kAttempts:
+      return "attempts";
+    case DeadLetterReason::kRejected:
+      return "rejected";
+    case DeadLetterReason::kGone:
+      return "gone";
+    case DeadLetterReason::kTooLarge:
+      return "too-large";
+    case DeadLetterReason::kFilteredError:
+      return "filtered-error";
   }
   return "unknown";
 }

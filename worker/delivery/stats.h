@@ -34,7 +34,8 @@ class LabelCounts {
     auto& cell = cells_[static_cast<std::size_t>(label) % kWindows];
     const auto old = cell.load(std::memory_order_relaxed);
     const auto mine = static_cast<std::uint64_t>(label) << kCountBits;
-    cell.store((old >> kCountBits) == static_cast<std::uint64_t>(label) ? old + 1 : mine + 1, std::memory_order_relaxed);
+    cell.store((old >> kCountBits) == static_cast<std::uint64_t>(label) ? old + 1 : mine + 1,
+               std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint64_t Of(ratelimit::Label label) const {
     const auto cell = cells_[static_cast<std::size_t>(label) % kWindows].load(std::memory_order_relaxed);

@@ -19,7 +19,8 @@ struct Now {
 
 /// Where the process gets its time. Read once per wake-up and passed down.
 ///
-/// Time     The wall time never goes backwards within one Clock: after a backward step of the system clock it goes on at
+/// Time     The wall time never goes backwards within one Clock: after a backward step of the system clock it goes on
+/// at
 ///          half speed until the system clock has caught up (labels never reopen, nothing freezes); a forward step is
 ///          followed at once.
 /// Threads  Any.

@@ -17,8 +17,8 @@ struct Field {
   Field(std::string_view k, bool v) : key(k), value(v ? "true" : "false"), bare(true) {}
   Field(std::string_view k, double v);
   template <typename Integer>
-    requires std::is_integral_v<Integer>
-  Field(std::string_view k, Integer v) : key(k), value(std::to_string(v)), bare(true) {}
+  requires std::is_integral_v<Integer> Field(std::string_view k, Integer v)
+      : key(k), value(std::to_string(v)), bare(true) {}
 
   std::string_view key;
   std::string value;

@@ -1,0 +1,247 @@
+#include "worker/cli/worker_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "config/sources/config_watch.h"
+#include "config/sources/file_source.h"
+#include "worker/admin/admin_pages.h"
+#include "worker/admin/admin_server.h"
+#include "worker/delivery/dispatcher.h"
+#include "worker/fleet/limit_book.h"
+#include "worker/http/curl_sender.h"
+#include "worker/kafka/dead_letter_producer.h"
+#include "worker/kafka/membership.h"
+#include "worker/kafka/offset_store.h"
+#include "worker/runtime/asio_loop.h"
+#include "worker/runtime/log.h"
+
+namespace posthorn::cli {
+namespace {
+
+using runtime::Log;
+using runtime::LogLevel;
+
+constexpr std::uint32_t kMaxShards = 64;
+
+/// Half of `memory` is for messages we hold, the other half for what the Kafka client has fetched ahead.
+constexpr std::uint64_t OwnPart(std::uint64_t memory) { return memory / 2; }
+
+class LogObserver final : public config::ConfigObserver {
+ public:
+  void OnAccepted(const config::SnapshotPtr& snapshot) override {
+    Log(LogLevel::kInfo, "configuration accepted",
+        {{"revision", snapshot->digest},
+         {"number", snapshot->source_revision},
+         {"subscriptions", snapshot->subscriptions.size()},
+         {"instances", snapshot->instances ? std::to_string(*snapshot->instances) : std::string("by partition")}});
+  }
+  void OnRefused(const config::Refusal& refusal) override {
+    Log(LogLevel::kError, "configuration refused, the running one stays",
+        {{"revision", refusal.digest}, {"faults", refusal.faults.size()}});
+    for (const auto& fault : refusal.faults) {
+      Log(LogLevel::kError, "configuration fault", {{"fault", config::ToString(fault)}});
+    }
+  }
+  void OnSourceFailed(const std::string& why) override {
+    Log(LogLevel::kWarning, "configuration source cannot be read, the running one stays", {{"why", why}});
+  }
+  void OnSourceRecovered() override { Log(LogLevel::kInfo, "configuration source answers again"); }
+};
+
+/// Ends the process when stopping takes longer than it may: whoever started us must be able to count on it.
+class StopWatchdog {
+ public:
+  explicit StopWatchdog(std::chrono::milliseconds limit)
+      : thread_([this, limit] {
+          std::unique_lock lock(mutex_);
+          if (!done_.wait_for(lock, limit, [this] { return finished_; })) {
+            Log(LogLevel::kError, "stopping took too long, ending at once; nothing is lost, duplicates may follow");
+            _exit(1);
+          }
+        }) {}
+  ~StopWatchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      finished_ = true;
+    }
+    done_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool finished_ = false;
+  std::thread thread_;
+};
+
+double PhaseOf(const std::string& instance) {
+  return static_cast<double>(std::hash<std::string>{}(instance) % 1024) / 1024.0;
+}
+
+}  // namespace
+
+/// In the order of construction; destroyed from the bottom up.
+struct WorkerProcess::Parts {
+  explicit Parts(kafka::ClientConfig config) : client(std::move(config)) {}
+  kafka::ClientConfig client;
+  LogObserver observer;
+  std::shared_ptr<delivery::MemoryBudget> memory;
+  std::vector<std::unique_ptr<runtime::AsioLoop>> loops;
+  std::vector<std::unique_ptr<http::CurlSender>> senders;
+  std::unique_ptr<kafka::KafkaDeadLetterSink> dead_letters;
+  std::unique_ptr<kafka::KafkaOffsetStore> offsets;
+  std::unique_ptr<kafka::Membership> membership;
+  std::vector<std::unique_ptr<delivery::Shard>> shards;
+  std::unique_ptr<fleet::LimitBook> limits;
+  std::unique_ptr<delivery::Dispatcher> dispatcher;
+  std::unique_ptr<config::ConfigWatch> watch;
+  std::unique_ptr<admin::AdminServer> admin;
+  bool running = false;
+};
+
+WorkerProcess::WorkerProcess(Options options) : options_(std::move(options)) {}
+
+WorkerProcess::~WorkerProcess() { Stop(); }
+
+bool WorkerProcess::Start(std::string* why, std::function<void()> on_fenced) {
+  const auto& deployment = options_.deployment;
+  auto& clock = runtime::SystemClock();
+  auto client = kafka::ClientConfig::From(deployment, options_.embedded_broker);
+  if (const auto faults = client.Faults(); !faults.empty()) {
+    for (const auto& fault : faults) *why += (why->empty() ? "" : "\n") + fault;
+    return false;
+  }
+  parts_ = std::make_unique<Parts>(std::move(client));
+  auto& p = *parts_;
+  p.memory = std::make_shared<delivery::MemoryBudget>(OwnPart(deployment.memory));
+
+  p.dead_letters = kafka::KafkaDeadLetterSink::Create(p.client, *why);
+  if (!p.dead_letters) return false;
+  kafka::KafkaOffsetStore::Options store_options;
+  store_options.requests_per_second = deployment.commit_requests_per_second;
+  p.offsets = kafka::KafkaOffsetStore::Create(p.client, store_options, *why);
+  if (!p.offsets) return false;
+  p.membership = kafka::Membership::Create(p.client, *why);
+  if (!p.membership) return false;
+  p.offsets->UseGuard(*p.membership);
+
+  const auto wanted = deployment.shards != 0 ? deployment.shards : std::max(1U, std::thread::hardware_concurrency());
+  const auto shard_count = std::min(wanted, kMaxShards);
+  for (std::uint32_t i = 0; i < shard_count; ++i) {
+    p.loops.push_back(std::make_unique<runtime::AsioLoop>(clock, "shard-" + std::to_string(i)));
+    p.senders.push_back(std::make_unique<http::CurlSender>(*p.loops[i]));
+  }
+  for (std::uint32_t i = 0; i < shard_count; ++i) {
+    delivery::Shard::Parts parts;
+    parts.index = i;
+    parts.loop = p.loops[i].get();
+    parts.clock = &clock;
+    parts.sender = p.senders[i].get();
+    parts.offsets = p.offsets.get();
+    parts.dead_letters = p.dead_letters.get();
+    parts.guard = p.membership.get();
+    parts.longest_gap = p.client.session_timeout() / 2;
+    parts.seed = std::hash<std::string>{}(deployment.instance) + i * 7919U +
+                 static_cast<std::uint64_t>(clock.Read().wall.time_since_epoch().count());
+    parts.wake_shard = [&p](std::uint32_t shard) {
+      if (shard >= p.shards.size()) return;
+      p.loops[shard]->Post([target = p.shards[shard].get()] { target->PumpAll(); });
+    };
+    p.shards.push_back(std::make_unique<delivery::Shard>(std::move(parts)));
+  }
+
+  fleet::LimitBook::Options limit_options;
+  limit_options.slot = deployment.slot;
+  limit_options.phase = PhaseOf(deployment.instance);
+  limit_options.timing.max_clock_offset = deployment.max_clock_offset;
+  limit_options.timing.session_timeout = p.client.session_timeout();
+  p.limits = std::make_unique<fleet::LimitBook>(limit_options);
+
+  delivery::Dispatcher::Parts dispatcher_parts;
+  for (auto& shard : p.shards) dispatcher_parts.shards.push_back(shard.get());
+  dispatcher_parts.clock = &clock;
+  dispatcher_parts.limits = p.limits.get();
+  dispatcher_parts.offsets = p.offsets.get();
+  dispatcher_parts.memory = p.memory;
+  dispatcher_parts.subscribe = [&p](std::set<std::string> topics) { p.membership->Subscribe(std::move(topics)); };
+  p.dispatcher = std::make_unique<delivery::Dispatcher>(std::move(dispatcher_parts));
+  p.membership->OnConfirmed([&p] { p.dispatcher->WakeShards(); });
+
+  p.watch = std::make_unique<config::ConfigWatch>(std::make_unique<config::FileSource>(deployment.subscriptions_file),
+                                                  options_.capabilities, &p.observer);
+  p.watch->Listen([&p](const config::SnapshotPtr& snapshot) { p.dispatcher->Apply(snapshot); });
+
+  if (!deployment.admin.empty()) {
+    admin::AdminSources sources;
+    sources.instance = deployment.instance;
+    sources.slot = deployment.slot;
+    sources.clock = &clock;
+    for (auto& loop : p.loops) sources.loops.push_back(loop.get());
+    sources.dispatcher = p.dispatcher.get();
+    sources.limits = p.limits.get();
+    sources.watch = p.watch.get();
+    sources.membership = p.membership.get();
+    sources.offsets = p.offsets.get();
+    sources.dead_letters = p.dead_letters.get();
+    sources.memory = p.memory;
+    p.admin = admin::MakeAdminServer(deployment.admin, std::move(sources));
+    if (!p.admin->Start(why)) return false;
+  }
+
+  for (std::uint32_t i = 0; i < shard_count; ++i) {
+    p.loops[i]->Post([shard = p.shards[i].get()] { shard->Start(); });
+    p.loops[i]->Start();
+  }
+  p.running = true;
+  p.membership->Start(*p.dispatcher, [on_fenced = std::move(on_fenced)](const std::string& reason) {
+    Log(LogLevel::kError, "another process has taken this instance name, giving everything up", {{"why", reason}});
+    on_fenced();
+  });
+  p.watch->Start();
+  Log(LogLevel::kInfo, "worker started",
+      {{"fleet", deployment.fleet},
+       {"instance", deployment.instance},
+       {"slot", deployment.slot ? std::to_string(*deployment.slot) : std::string("none")},
+       {"shards", shard_count},
+       {"subscriptions", p.watch->DescribeSource()}});
+  return true;
+}
+
+void WorkerProcess::Stop() {
+  if (!parts_) return;
+  auto& p = *parts_;
+  if (p.running) {
+    p.running = false;
+    const auto limit = options_.deployment.shutdown_timeout;
+    const StopWatchdog watchdog(limit);
+    p.watch->Stop();
+    p.dispatcher->StopReconciling();
+    // A part of the time is for storing offsets and leaving the group.
+    p.dispatcher->SetDrainLimit(limit - limit / 4);
+    p.membership->Stop();  // gives every partition back: drains, stores, closes
+    if (p.admin) p.admin->Stop();
+    p.offsets.reset();  // writes what is still noted
+    p.dead_letters.reset();
+    for (std::size_t i = 0; i < p.shards.size(); ++i) {
+      std::promise<void> gone;
+      p.loops[i]->Post([&] {
+        p.shards[i].reset();
+        gone.set_value();
+      });
+      gone.get_future().wait();
+    }
+    for (auto& loop : p.loops) loop->Stop();
+  }
+  parts_.reset();
+}
+
+}  // namespace posthorn::cli

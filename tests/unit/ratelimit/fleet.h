@@ -94,6 +94,18 @@ class Process {
   Limiter limiter_;
 };
 
+/// Histories of the large runs. A sanitizer is slow and finds its faults in fewer of them.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define POSTHORN_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(POSTHORN_SANITIZED)
+inline constexpr int kMany = 2'000;
+#else
+inline constexpr int kMany = 6'000;
+#endif
+
 struct Outcome {
   int histories = 0;
   int broken = 0;

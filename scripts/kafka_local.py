@@ -525,6 +525,9 @@ def parse(arguments):
     start.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a broker setting, repeatable")
     start.add_argument("--json", action="store_true", help="print id, bootstrap address and pids as one JSON object")
 
+    fetch = command("fetch", lambda arguments: print(libs(arguments.version)), "fetch Kafka from Maven Central; start does it too")
+    fetch.add_argument("--version", default=DEFAULT_VERSION, help=f"Kafka version (default {DEFAULT_VERSION})")
+
     stop = command("stop", command_stop, "stop an instance; its data stays")
     identified(stop)
     stop.add_argument("--delete", action="store_true", help="kill it and delete its data")

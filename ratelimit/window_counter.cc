@@ -17,34 +17,26 @@ WindowCounter::Result WindowCounter::Take(WallTime now, Pace pace) {
 
     // From here on the values may be a mixture of two windows. They are acted upon only after the word was seen
     // unchanged.
-    const auto used_up = [&] {
-      return Result{Answer::kUsedUp, label, WallTime(Nanoseconds(next_open_.load(std::memory_order_acquire))),
-                    Nanoseconds(next_step_.load(std::memory_order_acquire))};
-    };
     const auto unchanged = [&] { return StampOf(word_.load(std::memory_order_relaxed)) == StampOf(word); };
     if (wanted > label) {
       if (unchanged()) return {Answer::kNewWindow, label};
       continue;
     }
-    if (count >= envelope.cap) {
-      const Result result = used_up();
-      if (unchanged()) return result;
-      continue;
-    }
-    if (paced) {
+    bool used_up = count >= envelope.cap;
+    if (paced && !used_up) {
       if (count < envelope.n0) continue;  // a mixture: n0 permits were used before n0 was published
       const Nanoseconds x = wanted < label ? Nanoseconds(0) : now - StartOf(label);
       if (!envelope.Admits(count, x)) {
-        if (unchanged()) {
-          return {Answer::kNotYet, label, StartOf(label) + envelope.OpensAt(count), envelope.Step()};
-        }
+        if (unchanged()) return {Answer::kNotYet, label, StartOf(label) + envelope.OpensAt(count), envelope.Step()};
         continue;
       }
-      if (Envelope::InTail(x) && !TailHasRoom(StampOf(word), count, envelope.TailAllowance())) {
-        const Result result = used_up();
-        if (unchanged()) return result;
-        continue;
-      }
+      used_up = Envelope::InTail(x) && !TailHasRoom(StampOf(word), count, envelope.TailAllowance());
+    }
+    if (used_up) {
+      const WallTime opens(Nanoseconds(next_open_.load(std::memory_order_acquire)));
+      const Nanoseconds step(next_step_.load(std::memory_order_acquire));
+      if (unchanged()) return {Answer::kUsedUp, label, opens, step};
+      continue;
     }
     if (word_.compare_exchange_weak(word, word + 1, std::memory_order_acq_rel, std::memory_order_relaxed)) {
       return {Answer::kTaken, label};

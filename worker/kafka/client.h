@@ -1,0 +1,31 @@
+#pragma once
+
+// Private to this room: from a ClientConfig to librdkafka clients.
+
+#include <optional>
+#include <string>
+
+#include "worker/kafka/client_config.h"
+#include "worker/kafka/handle.h"
+
+namespace posthorn::kafka {
+
+/// What a client is for; each role has settings of its own.
+enum class Role {
+  kMember,    // the data consumer, member of the fleet's group
+  kAdmin,     // questions and offsets; never fetches
+  kProducer,  // acknowledged by all in-sync replicas
+};
+const char* ToString(Role role);
+
+/// The settings of a client; null and `error` set when a setting is refused.
+ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error);
+
+/// A client with `conf` (events of it are polled, its log lines go to runtime::Log); null and `error` set on failure.
+ClientPtr NewClient(ConfPtr conf, Role role, std::string& error);
+ClientPtr NewClient(const ClientConfig& config, Role role, std::string& error);
+
+/// Value of a property as librdkafka has it (tests).
+std::optional<std::string> ReadBack(const rd_kafka_conf_t* conf, const std::string& key);
+
+}  // namespace posthorn::kafka

@@ -1,0 +1,46 @@
+#pragma once
+
+// Private to this room: ownership of librdkafka's objects. One leaked list can hang rd_kafka_destroy for minutes, so
+// nothing of it is ever held bare.
+
+#include <librdkafka/rdkafka.h>
+
+#include <memory>
+
+namespace posthorn::kafka {
+
+template <auto Function>
+struct Deleter {
+  template <typename T>
+  void operator()(T* object) const {
+    Function(object);
+  }
+};
+
+using ConfPtr = std::unique_ptr<rd_kafka_conf_t, Deleter<&rd_kafka_conf_destroy>>;
+using ClientPtr = std::unique_ptr<rd_kafka_t, Deleter<&rd_kafka_destroy>>;
+using QueuePtr = std::unique_ptr<rd_kafka_queue_t, Deleter<&rd_kafka_queue_destroy>>;
+using EventPtr = std::unique_ptr<rd_kafka_event_t, Deleter<&rd_kafka_event_destroy>>;
+using MessagePtr = std::unique_ptr<rd_kafka_message_t, Deleter<&rd_kafka_message_destroy>>;
+using ErrorPtr = std::unique_ptr<rd_kafka_error_t, Deleter<&rd_kafka_error_destroy>>;
+using TopicPtr = std::unique_ptr<rd_kafka_topic_t, Deleter<&rd_kafka_topic_destroy>>;
+using HeadersPtr = std::unique_ptr<rd_kafka_headers_t, Deleter<&rd_kafka_headers_destroy>>;
+using PartitionListPtr =
+    std::unique_ptr<rd_kafka_topic_partition_list_t, Deleter<&rd_kafka_topic_partition_list_destroy>>;
+using AdminOptionsPtr = std::unique_ptr<rd_kafka_AdminOptions_t, Deleter<&rd_kafka_AdminOptions_destroy>>;
+
+inline PartitionListPtr NewPartitionList(std::size_t size = 0) {
+  return PartitionListPtr(rd_kafka_topic_partition_list_new(static_cast<int>(size)));
+}
+
+/// Options of one admin request: its time limit, and the number by which its answer is told from the others.
+inline AdminOptionsPtr NewAdminOptions(rd_kafka_t* client, rd_kafka_admin_op_t operation, int timeout_ms,
+                                       std::uintptr_t tag = 0) {
+  AdminOptionsPtr options(rd_kafka_AdminOptions_new(client, operation));
+  char text[128];
+  rd_kafka_AdminOptions_set_request_timeout(options.get(), timeout_ms, text, sizeof text);
+  rd_kafka_AdminOptions_set_opaque(options.get(), reinterpret_cast<void*>(tag));
+  return options;
+}
+
+}  // namespace posthorn::kafka

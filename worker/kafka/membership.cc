@@ -1,0 +1,590 @@
+#include "worker/kafka/membership.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "worker/kafka/client.h"
+#include "worker/kafka/cluster_watch.h"
+#include "worker/kafka/group_question.h"
+#include "worker/kafka/guard_state.h"
+#include "worker/kafka/log_limit.h"
+#include "worker/kafka/partition_feed.h"
+#include "worker/kafka/watchdog.h"
+#include "worker/runtime/log.h"
+
+namespace posthorn::kafka {
+namespace {
+
+using namespace std::chrono_literals;
+using delivery::Offset;
+using delivery::TopicPartition;
+using runtime::Log;
+using runtime::LogLevel;
+using Time = std::chrono::steady_clock::time_point;
+
+constexpr auto kTick = 100ms;        // how late a lost assignment is seen at the latest
+constexpr auto kSeekRetry = 20ms;    // until fetching of a new partition has begun
+constexpr auto kSeekTimeout = 1000;  // ms
+constexpr auto kAskAgain = 200ms;    // of the coordinator
+constexpr auto kAskTimeout = 1000;   // ms
+constexpr auto kSubscribeRetry = 1s;
+constexpr auto kCloseTimeout = 10s;
+
+Time Now() { return std::chrono::steady_clock::now(); }
+
+std::vector<TopicPartition> ToPartitions(const rd_kafka_topic_partition_list_t* list) {
+  std::vector<TopicPartition> result;
+  if (list == nullptr) return result;
+  for (int i = 0; i < list->cnt; ++i) result.push_back({list->elems[i].topic, list->elems[i].partition});
+  return result;
+}
+
+PartitionListPtr ToList(const std::vector<TopicPartition>& partitions) {
+  auto list = NewPartitionList(partitions.size());
+  for (const auto& p : partitions) rd_kafka_topic_partition_list_add(list.get(), p.topic.c_str(), p.partition);
+  return list;
+}
+
+}  // namespace
+
+class Membership::Impl final : public FeedHost {
+ public:
+  Impl(const ClientConfig& config, ClientPtr consumer, ClientPtr admin, QueueLimits limits)
+      : fleet_(config.fleet()),
+        static_member_(config.static_member()),
+        embedded_(config.embedded()),
+        session_timeout_(config.session_timeout()),
+        heartbeat_(config.heartbeat_interval()),
+        limits_(limits),
+        consumer_(std::move(consumer)),
+        admin_(std::move(admin)),
+        queue_(rd_kafka_queue_get_consumer(consumer_.get())),
+        question_(std::make_unique<GroupQuestion>(admin_.get(), fleet_, [this] { WakeThread(); })) {
+    // Errors of the client and its rebalances in one queue.
+    rd_kafka_poll_set_consumer(consumer_.get());
+  }
+
+  ~Impl() override { Stop(); }
+
+  void Start(delivery::AssignmentListener& listener, std::function<void(std::string)> on_fenced) {
+    listener_ = &listener;
+    on_fenced_ = std::move(on_fenced);
+    watch_ = std::make_unique<ClusterWatch>(admin_.get(), consumer_.get(), ClusterWatch::Options{},
+                                            [this](ClusterWatch::Counts counts) {
+                                              {
+                                                const std::lock_guard lock(mutex_);
+                                                counts_ = std::move(counts);
+                                              }
+                                              WakeThread();
+                                            });
+    thread_ = std::thread([this] { Run(); });
+  }
+
+  void Subscribe(std::set<std::string> topics) {
+    {
+      const std::lock_guard lock(mutex_);
+      wanted_ = std::move(topics);
+    }
+    WakeThread();
+  }
+
+  void Stop();
+
+  MembershipState state() const {
+    const std::lock_guard lock(mutex_);
+    return state_;
+  }
+
+  bool Confirmed() const { return guard_.Confirmed(); }
+  void Suspect() {
+    guard_.Doubt();
+    WakeThread();
+  }
+  void OnConfirmed(std::function<void()> callback) { on_confirmed_.push_back(std::move(callback)); }
+
+  // FeedHost
+  void RequestSeek(std::shared_ptr<QueueFeed> feed, Offset offset, std::uint64_t ticket) override {
+    {
+      const std::lock_guard lock(mutex_);
+      new_seeks_.push_back({std::move(feed), offset, ticket});
+    }
+    WakeThread();
+  }
+  void RequestKick(const TopicPartition& partition) override { watch_->Kick(partition); }
+
+ private:
+  struct Seek {
+    std::shared_ptr<QueueFeed> feed;
+    Offset offset = 0;
+    std::uint64_t ticket = 0;
+  };
+  struct Check {  // of a doubt
+    std::uint64_t doubt = 0;
+    Time ask_at;  // next question; with `quiet_since` set: no more questions
+    bool asked = false;
+    std::optional<Time> quiet_since;  // the coordinator cannot be asked: heartbeats must have had time to fail
+  };
+
+  void WakeThread() {
+    const std::lock_guard lock(queue_mutex_);
+    if (queue_ != nullptr) rd_kafka_queue_yield(queue_.get());
+  }
+  void Run();
+  void Close();
+  void Serve(const rd_kafka_event_t& event);
+  void ApplySubscription();
+  void ApplyCounts();
+  void ServeSeeks();
+  void ServeGuard();
+  void Assigned(const rd_kafka_topic_partition_list_t* list);
+  void Revoked(const rd_kafka_topic_partition_list_t* list);
+  void GiveUp(const std::vector<TopicPartition>& partitions, bool lost);
+  void Fenced(std::string reason);
+  void OnError(rd_kafka_resp_err_t error, const std::string& text);
+  void Leaked(const rd_kafka_message_t& message);
+  void TellConfirmed() {
+    for (const auto& callback : on_confirmed_) callback();
+  }
+  void NoteFeeds();
+  [[nodiscard]] bool Cooperative() const {
+    const char* protocol = rd_kafka_rebalance_protocol(consumer_.get());
+    return protocol != nullptr && std::string_view(protocol) == "COOPERATIVE";
+  }
+  bool Succeeded(rd_kafka_error_t* error, const char* what);
+  [[nodiscard]] std::string MemberId() const {
+    char* id = rd_kafka_memberid(consumer_.get());
+    const std::string result = id != nullptr ? id : "";
+    if (id != nullptr) rd_kafka_mem_free(consumer_.get(), id);
+    return result;
+  }
+  [[nodiscard]] Time NextDeadline() const;
+
+  const std::string fleet_;
+  const bool static_member_;
+  const bool embedded_;
+  const std::chrono::milliseconds session_timeout_;
+  const std::chrono::milliseconds heartbeat_;
+  const QueueLimits limits_;
+  ClientPtr consumer_;
+  ClientPtr admin_;  // for everything but consuming: it would wait behind the consumer's open fetches
+  std::mutex queue_mutex_;
+  QueuePtr queue_;  // the consumer's common queue: rebalances and errors, never messages
+  delivery::AssignmentListener* listener_ = nullptr;
+  std::function<void(std::string)> on_fenced_;
+  std::vector<std::function<void()>> on_confirmed_;
+  GuardState guard_;
+  std::unique_ptr<GroupQuestion> question_;
+  std::unique_ptr<ClusterWatch> watch_;
+  std::atomic<bool> stopping_{false};
+
+  // The thread's.
+  std::map<TopicPartition, std::shared_ptr<QueueFeed>> feeds_;
+  std::deque<Seek> seeks_;
+  Time seek_at_{};
+  std::set<std::string> topics_;
+  std::optional<Time> subscribe_at_;
+  std::optional<Check> check_;
+  std::uint64_t lost_doubt_ = 0;  // the newest doubt when the assignment was lost: joining anew settles it
+  bool fenced_ = false;
+  bool ever_assigned_ = false;
+  LogLimit errors_{10s};
+
+  mutable std::mutex mutex_;
+  std::optional<std::set<std::string>> wanted_;
+  std::optional<ClusterWatch::Counts> counts_;
+  std::vector<Seek> new_seeks_;
+  MembershipState state_;
+  std::thread thread_;
+};
+
+void Membership::Impl::Run() {
+  Time turned = Now();
+  while (!stopping_.load(std::memory_order_acquire)) {
+    const Time now = Now();
+    // Stopped, swapped out or moved: the group may have gone on without us.
+    if (now - turned > session_timeout_ / 2) Suspect();
+    turned = now;
+    ApplySubscription();
+    ApplyCounts();
+    ServeSeeks();
+    ServeGuard();
+    const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::clamp<Time::duration>(NextDeadline() - now, 1ms, kTick));
+    const EventPtr event(rd_kafka_queue_poll(queue_.get(), static_cast<int>(wait.count())));
+    if (Now() - turned > session_timeout_ / 2) Suspect();
+    if (event != nullptr) Serve(*event);
+    turned = Now();
+  }
+  Close();
+}
+
+Time Membership::Impl::NextDeadline() const {
+  Time next = Now() + kTick;
+  if (!seeks_.empty()) next = std::min(next, seek_at_);
+  if (subscribe_at_) next = std::min(next, *subscribe_at_);
+  return next;
+}
+
+void Membership::Impl::ApplySubscription() {
+  bool changed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (wanted_) {
+      changed = *wanted_ != topics_;
+      topics_ = *std::exchange(wanted_, std::nullopt);
+      state_.subscribed = !topics_.empty();
+    }
+  }
+  if (changed) watch_->SetTopics(topics_);
+  if (fenced_ || (!changed && (!subscribe_at_ || Now() < *subscribe_at_))) return;
+  subscribe_at_.reset();
+  rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
+  if (topics_.empty()) {
+    error = rd_kafka_unsubscribe(consumer_.get());
+  } else {
+    auto list = NewPartitionList(topics_.size());
+    for (const auto& topic : topics_)
+      rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), RD_KAFKA_PARTITION_UA);
+    error = rd_kafka_subscribe(consumer_.get(), list.get());
+  }
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    OnError(error, "subscribing failed");
+    subscribe_at_ = Now() + kSubscribeRetry;
+  }
+}
+
+void Membership::Impl::ApplyCounts() {
+  std::optional<ClusterWatch::Counts> counts;
+  {
+    const std::lock_guard lock(mutex_);
+    counts = std::exchange(counts_, std::nullopt);
+  }
+  if (counts && !fenced_) listener_->OnPartitionCounts(*counts);
+}
+
+void Membership::Impl::ServeSeeks() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!new_seeks_.empty()) seek_at_ = Time::min();
+    std::move(new_seeks_.begin(), new_seeks_.end(), std::back_inserter(seeks_));
+    new_seeks_.clear();
+  }
+  if (seeks_.empty() || Now() < seek_at_) return;
+  // Of several for one feed only the newest counts.
+  std::map<TopicPartition, Seek> newest;
+  for (auto& seek : seeks_)
+    if (!seek.feed->closed()) newest[seek.feed->partition()] = std::move(seek);
+  seeks_.clear();
+  if (newest.empty()) return;
+  auto list = NewPartitionList(newest.size());
+  for (const auto& [partition, seek] : newest)
+    rd_kafka_topic_partition_list_add(list.get(), partition.topic.c_str(), partition.partition)->offset = seek.offset;
+  const ErrorPtr failed(rd_kafka_seek_partitions(consumer_.get(), list.get(), kSeekTimeout));
+  for (int i = 0; i < list->cnt; ++i) {
+    const auto& element = list->elems[i];
+    auto& seek = newest.at({element.topic, element.partition});
+    if (element.err == RD_KAFKA_RESP_ERR_NO_ERROR)
+      seek.feed->SeekDone(seek.ticket);
+    else  // fetching has not begun yet, or its start is just being changed: there is no way but to ask again
+      seeks_.push_back(std::move(seek));
+  }
+  seek_at_ = Now() + kSeekRetry;
+}
+
+void Membership::Impl::ServeGuard() {
+  if (rd_kafka_assignment_lost(consumer_.get()) != 0) {
+    // Its revocation is on the way.
+    guard_.Leave();
+    check_.reset();
+    lost_doubt_ = guard_.doubt();
+    return;
+  }
+  if (!guard_.joined() || guard_.clear()) {
+    check_.reset();
+    return;
+  }
+  const Time now = Now();
+  if (!check_ || check_->doubt != guard_.doubt()) {
+    const bool cannot_be_asked = embedded_ || (check_ && check_->quiet_since);
+    check_ = Check{guard_.doubt(), now, false, cannot_be_asked ? std::optional(now) : std::nullopt};
+  }
+  if (check_->quiet_since) {
+    if (now - *check_->quiet_since < 2 * heartbeat_) return;
+    if (guard_.Settle(check_->doubt)) TellConfirmed();
+    return;
+  }
+  if (check_->asked) {
+    switch (question_->Take(MemberId())) {
+      case GroupQuestion::Answer::kNone:
+        return;
+      case GroupQuestion::Answer::kMember:
+        if (rd_kafka_assignment_lost(consumer_.get()) == 0 && guard_.Settle(check_->doubt)) TellConfirmed();
+        return;
+      case GroupQuestion::Answer::kCannotBeAsked:
+        check_->quiet_since = now;
+        return;
+      case GroupQuestion::Answer::kNotMember:
+      case GroupQuestion::Answer::kUnsettled:
+      case GroupQuestion::Answer::kFailed:
+        check_->asked = false;
+        check_->ask_at = now + kAskAgain;
+        return;
+    }
+  }
+  if (now < check_->ask_at) return;
+  check_->asked = true;
+  question_->Ask(kAskTimeout);
+}
+
+void Membership::Impl::Serve(const rd_kafka_event_t& constant) {
+  auto* event = const_cast<rd_kafka_event_t*>(&constant);  // librdkafka's accessors take it so
+  switch (rd_kafka_event_type(event)) {
+    case RD_KAFKA_EVENT_REBALANCE: {
+      const auto* list = rd_kafka_event_topic_partition_list(event);
+      if (rd_kafka_event_error(event) == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
+        Assigned(list);
+      } else {
+        Revoked(list);
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        ++state_.rebalances;
+      }
+      watch_->RefreshCounts();
+      return;
+    }
+    case RD_KAFKA_EVENT_ERROR: {
+      const auto error = rd_kafka_event_error(event);
+      const char* text = rd_kafka_event_error_string(event);
+      if (error == RD_KAFKA_RESP_ERR__FATAL || rd_kafka_event_error_is_fatal(event) != 0)
+        Fenced(text != nullptr ? text : "");
+      else
+        OnError(error, text != nullptr ? text : "");
+      return;
+    }
+    case RD_KAFKA_EVENT_FETCH:
+      while (const auto* message = rd_kafka_event_message_next(event)) Leaked(*message);
+      return;
+    default:
+      return;
+  }
+}
+
+void Membership::Impl::Assigned(const rd_kafka_topic_partition_list_t* given) {
+  const auto partitions = ToPartitions(given);
+  const bool cooperative = Cooperative();
+  std::vector<std::shared_ptr<QueueFeed>> fresh;
+  std::vector<std::shared_ptr<delivery::PartitionFeed>> told;
+  for (const auto& partition : partitions) {
+    if (feeds_.contains(partition)) continue;
+    QueuePtr queue(rd_kafka_queue_get_partition(consumer_.get(), partition.topic.c_str(), partition.partition));
+    if (queue == nullptr) continue;
+    rd_kafka_queue_forward(queue.get(), nullptr);  // before the assign, or messages leak into the common queue
+    fresh.push_back(std::make_shared<QueueFeed>(*this, consumer_.get(), partition, std::move(queue), limits_));
+    told.push_back(fresh.back());
+    feeds_[partition] = fresh.back();
+  }
+  ever_assigned_ = true;
+  // Joining is the coordinator's word; only what has been doubted since is still to be asked.
+  if (rd_kafka_assignment_lost(consumer_.get()) == 0) {
+    const bool settled = lost_doubt_ == guard_.doubt() && guard_.Settle(lost_doubt_);
+    if (guard_.Join() || settled) TellConfirmed();
+  }
+  NoteFeeds();
+  Log(LogLevel::kInfo, "partitions assigned",
+      {{"new", fresh.size()}, {"owned", feeds_.size()}, {"protocol", cooperative ? "cooperative" : "eager"}});
+  auto offsets = listener_->OnAssigned(told, [this] { return stopping_.load(std::memory_order_acquire); });
+  auto list = ToList(partitions);
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    const auto& partition = fresh[i]->partition();
+    // Stopping: what starts now is taken back at once, unread.
+    const Offset offset = i < offsets.size() ? offsets[i] : RD_KAFKA_OFFSET_END;
+    fresh[i]->StartAt(offset);
+    rd_kafka_topic_partition_list_set_offset(list.get(), partition.topic.c_str(), partition.partition, offset);
+  }
+  if (cooperative) {
+    Succeeded(rd_kafka_incremental_assign(consumer_.get(), list.get()), "incremental assign");
+  } else if (const auto error = rd_kafka_assign(consumer_.get(), list.get()); error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    OnError(error, "assign failed");
+  }
+}
+
+void Membership::Impl::Revoked(const rd_kafka_topic_partition_list_t* given) {
+  const bool lost = rd_kafka_assignment_lost(consumer_.get()) != 0;
+  auto partitions = ToPartitions(given);
+  if (lost) {
+    guard_.Leave();
+    lost_doubt_ = guard_.doubt();
+  }
+  std::erase_if(partitions, [&](const auto& partition) { return !feeds_.contains(partition); });
+  GiveUp(partitions, lost);
+  {
+    const std::lock_guard lock(mutex_);
+    if (lost) ++state_.lost_assignments;
+    if (lost || topics_.empty()) state_.joined = false;
+  }
+  if (Cooperative()) {
+    Succeeded(rd_kafka_incremental_unassign(consumer_.get(), given), "incremental unassign");
+  } else if (const auto error = rd_kafka_assign(consumer_.get(), nullptr); error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    OnError(error, "unassign failed");
+  }
+}
+
+void Membership::Impl::GiveUp(const std::vector<TopicPartition>& partitions, bool lost) {
+  Log(lost && !partitions.empty() ? LogLevel::kWarning : LogLevel::kInfo,
+      lost ? "partitions lost" : "partitions revoked",
+      {{"given up", partitions.size()}, {"left", feeds_.size() - partitions.size()}});
+  listener_->OnRevoked(partitions, lost);
+  for (const auto& partition : partitions) {
+    const auto feed = feeds_.extract(partition);
+    feed.mapped()->Close();
+  }
+  NoteFeeds();
+}
+
+void Membership::Impl::NoteFeeds() {
+  std::vector<std::shared_ptr<QueueFeed>> feeds;
+  const std::lock_guard lock(mutex_);
+  state_.owned.clear();
+  for (const auto& [partition, feed] : feeds_) {
+    state_.owned.push_back(partition);
+    feeds.push_back(feed);
+  }
+  state_.joined = guard_.joined();
+  watch_->SetFeeds(std::move(feeds));
+}
+
+void Membership::Impl::Fenced(std::string reason) {
+  if (fenced_) return;
+  fenced_ = true;
+  guard_.Leave();
+  Log(LogLevel::kError, "another process has taken this instance's place in the group", {{"reason", reason}});
+  std::vector<TopicPartition> all;
+  for (const auto& entry : feeds_) all.push_back(entry.first);
+  GiveUp(all, true);
+  {
+    const std::lock_guard lock(mutex_);
+    state_.fenced = true;
+    state_.joined = false;
+    state_.last_error = reason;
+  }
+  if (on_fenced_) on_fenced_(std::move(reason));
+}
+
+void Membership::Impl::OnError(rd_kafka_resp_err_t error, const std::string& text) {
+  {
+    const std::lock_guard lock(mutex_);
+    state_.last_error = std::string(rd_kafka_err2name(error)) + ": " + text;
+  }
+  if (const auto silent = errors_.Admit(error, Now()))
+    Log(LogLevel::kWarning, "consumer error, goes on by itself",
+        {{"error", rd_kafka_err2name(error)}, {"text", text}, {"not logged", *silent}});
+}
+
+// A message in the common queue would never reach its lane. The forwarding set before the assign rules that out.
+void Membership::Impl::Leaked(const rd_kafka_message_t& message) {
+  if (message.rkt == nullptr) return;
+  const auto found = feeds_.find({rd_kafka_topic_name(message.rkt), message.partition});
+  if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    OnError(message.err, rd_kafka_message_errstr(&message));
+  } else if (found != feeds_.end()) {
+    Log(LogLevel::kError, "message outside its partition's queue",
+        {{"topic", found->first.topic}, {"partition", found->first.partition}, {"offset", message.offset}});
+  }
+}
+
+bool Membership::Impl::Succeeded(rd_kafka_error_t* raw, const char* what) {
+  const ErrorPtr error(raw);
+  if (error == nullptr) return true;
+  OnError(rd_kafka_error_code(error.get()), std::string(what) + ": " + rd_kafka_error_string(error.get()));
+  return false;
+}
+
+void Membership::Impl::Close() {
+  const Watchdog watchdog("closing the consumer");
+  const QueuePtr queue(rd_kafka_queue_new(consumer_.get()));
+  const ErrorPtr refused(fenced_ ? nullptr : rd_kafka_consumer_close_queue(consumer_.get(), queue.get()));
+  if (!fenced_ && refused == nullptr) {
+    Time deadline = Now() + kCloseTimeout;
+    while (rd_kafka_consumer_closed(consumer_.get()) == 0 && Now() < deadline) {
+      const EventPtr event(rd_kafka_queue_poll(queue.get(), 10));
+      if (event == nullptr) continue;
+      Serve(*event);
+      deadline = Now() + kCloseTimeout;
+    }
+  }
+  // What close did not take back.
+  std::vector<TopicPartition> all;
+  for (const auto& entry : feeds_) all.push_back(entry.first);
+  if (!all.empty()) GiveUp(all, rd_kafka_assignment_lost(consumer_.get()) != 0);
+  guard_.Leave();
+}
+
+void Membership::Impl::Stop() {
+  if (consumer_ == nullptr) return;
+  stopping_.store(true, std::memory_order_release);
+  WakeThread();
+  if (thread_.joinable()) thread_.join();
+  if (watch_ != nullptr) watch_->Stop();
+  {
+    const std::lock_guard lock(mutex_);
+    state_.joined = false;
+    new_seeks_.clear();
+  }
+  seeks_.clear();
+  const Watchdog watchdog("destroying the consumer");
+  const bool closed = rd_kafka_consumer_closed(consumer_.get()) != 0;
+  // librdkafka before 2.3 dies when a cooperative member is destroyed between its first join and its first assignment.
+  const bool deadly = RD_KAFKA_VERSION < 0x020300ff && listener_ != nullptr && !ever_assigned_ && !MemberId().empty();
+  {
+    const std::lock_guard lock(queue_mutex_);
+    queue_.reset();
+  }
+  question_.reset();
+  watch_.reset();
+  admin_.reset();
+  if (deadly || (!closed && !fenced_ && ever_assigned_)) {
+    Log(LogLevel::kWarning, "consumer abandoned instead of destroyed",
+        {{"reason", deadly ? "no assignment yet" : "close did not end"}});
+    static_cast<void>(consumer_.release());
+    return;
+  }
+  rd_kafka_destroy_flags(consumer_.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+}
+
+Membership::Membership(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Membership::~Membership() = default;
+
+std::unique_ptr<Membership> Membership::Create(const ClientConfig& config, std::string& error) {
+  auto conf = BuildConf(config, Role::kMember, error);
+  if (conf == nullptr) return nullptr;
+  QueueLimits limits;
+  limits.messages = std::stoul(ReadBack(conf.get(), "queued.min.messages").value_or("100000"));
+  limits.bytes = std::stoul(ReadBack(conf.get(), "queued.max.messages.kbytes").value_or("65536")) * 1024;
+  limits.kick = !ReadBack(conf.get(), "fetch.queue.backoff.ms");
+  auto consumer = NewClient(std::move(conf), Role::kMember, error);
+  auto admin = NewClient(config, Role::kAdmin, error);
+  if (consumer == nullptr || admin == nullptr) return nullptr;
+  return std::unique_ptr<Membership>(
+      new Membership(std::make_unique<Impl>(config, std::move(consumer), std::move(admin), limits)));
+}
+
+void Membership::Start(delivery::AssignmentListener& listener, std::function<void(std::string)> on_fenced) {
+  impl_->Start(listener, std::move(on_fenced));
+}
+void Membership::Subscribe(std::set<std::string> topics) { impl_->Subscribe(std::move(topics)); }
+void Membership::Stop() { impl_->Stop(); }
+MembershipState Membership::state() const { return impl_->state(); }
+bool Membership::Confirmed() const { return impl_->Confirmed(); }
+void Membership::Suspect() { impl_->Suspect(); }
+void Membership::OnConfirmed(std::function<void()> callback) { impl_->OnConfirmed(std::move(callback)); }
+
+}  // namespace posthorn::kafka

@@ -87,6 +87,13 @@ void LimitBook::Replan(runtime::WallTime now) {
       entry.plan.dealing = std::move(*dealing);
     } else if (!entry.limiter) {
       entry.plan.dealing = ratelimit::PartitionDealing{};
+    } else if (auto* kept = std::get_if<ratelimit::PartitionDealing>(&entry.plan.dealing)) {
+      // A count is not known yet, so the table stays; but what was given up ends at once all the same.
+      for (auto& topic : kept->topics) {
+        std::erase_if(topic.owned, [&](std::uint32_t number) {
+          return owned_.count({topic.name, static_cast<std::int32_t>(number)}) == 0;
+        });
+      }
     }
     if (entry.limiter) {
       entry.limiter->SetPlan(entry.plan, now);

@@ -1,25 +1,13 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "worker/cli/arrival_counts.h"
+#include "worker/cli/sink_behaviour.h"
 
 namespace posthorn::cli {
-
-/// How a sink answers; may change while it runs.
-struct SinkBehaviour {
-  int status = 200;
-  double fail = 0;  // share of requests, 0 to 1, that get `fail_status`
-  int fail_status = 503;
-  std::chrono::milliseconds latency_min{0};  // a random time between the two
-  std::chrono::milliseconds latency_max{0};
-  std::optional<std::int64_t> retry_after;  // seconds, sent with every status that is not 2xx
-};
 
 struct SinkOptions {
   std::string listen = "127.0.0.1:0";
@@ -28,11 +16,15 @@ struct SinkOptions {
   unsigned threads = 1;
 };
 
-/// An HTTP/1.1 receiver that counts. Takes any method and path; `/_sink/set` and `/_sink/counts` control it and are
-/// neither counted nor logged.
+/// An HTTP/1.1 receiver that counts. Takes any method and path, keeps connections alive, answers pipelined requests in
+/// order. `POST /_sink/set` changes the behaviour and `GET /_sink/counts` tells the counts; neither is counted nor
+/// logged.
 ///
 /// Time     A request's time is the wall clock right after the read that brought its first byte.
-/// Log      Written in batches, at the latest after 200 ms and at Stop.
+/// Log      One object per line: `time` (seconds, with milliseconds), `time_ns`, `method`, `path`, `webhook_id`,
+/// `attempt`,
+///          `subscription`, `status` (as answered), `bytes`, `headers` (the others worth knowing). Written when the
+///          request has been read, in batches, at the latest after 200 ms and at Stop.
 /// Threads  Its own (SinkOptions::threads); all members from any thread, Start and Stop from the owner.
 class SinkServer {
  public:
@@ -51,6 +43,8 @@ class SinkServer {
   void Set(const SinkBehaviour& behaviour);
   [[nodiscard]] SinkBehaviour behaviour() const;
   [[nodiscard]] ArrivalCounts::Totals counts() const;
+  /// The same for one second alone.
+  [[nodiscard]] ArrivalCounts::Second CountsAt(ratelimit::Label second) const;
 
  private:
   struct Impl;

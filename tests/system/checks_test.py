@@ -1,0 +1,89 @@
+"""The checks themselves: each lets a kept promise pass and reports a planted breach."""
+
+import types
+import unittest
+
+import checks
+
+
+def request(message, ok=True, second=100, attempt=1):
+    return types.SimpleNamespace(message=message, ok=ok, second=second, time=second + 0.5, attempt=attempt)
+
+
+def letter(message, reason="expired"):
+    return types.SimpleNamespace(message=message, reason=reason)
+
+
+class ChecksTest(unittest.TestCase):
+    def rates(self, *changes):
+        rates = checks.Rates()
+        for at, rate in changes:
+            rates.set(at, rate)
+        return rates
+
+    def test_one_attempt_above_the_rate_is_reported(self):
+        rates = self.rates((100.0, 20))
+        checks.never_above(rates, {101: 20, 102: 19})
+        with self.assertRaises(checks.Failed):
+            checks.never_above(rates, {101: 20, 102: 21})
+
+    def test_the_larger_rate_counts_only_in_the_label_of_the_change(self):
+        rates = self.rates((100.0, 20), (105.2, 5))
+        checks.never_above(rates, {105: 20, 106: 5})
+        with self.assertRaises(checks.Failed):
+            checks.never_above(rates, {106: 6})
+        self.assertTrue(rates.is_steady(107))
+        self.assertFalse(rates.is_steady(106))
+
+    def test_attempts_before_any_rate_are_reported(self):
+        with self.assertRaises(checks.Failed):
+            checks.never_above(self.rates((100.0, 20)), {98: 1})
+
+    def test_the_sink_may_see_the_skew_and_no_more(self):
+        rates = self.rates((100.0, 1000))
+        checks.never_above_at_sink(rates, {101: 1106}, workers=3)
+        with self.assertRaises(checks.Failed):
+            checks.never_above_at_sink(rates, {101: 1107}, workers=3)
+
+    def test_an_empty_second_is_not_full_use(self):
+        checks.used_in_full({1: 100, 2: 99}, 100, 1, 2)
+        with self.assertRaises(checks.Failed):
+            checks.used_in_full({1: 100, 3: 100}, 100, 1, 3)
+        with self.assertRaises(checks.Failed):
+            checks.used_in_full({}, 100, 5, 4)
+
+    def test_exactly_one(self):
+        checks.exactly({1: 1, 2: 1}, 1, 1, 2)
+        for labels in ({1: 1, 2: 0}, {1: 1, 2: 2}):
+            with self.assertRaises(checks.Failed):
+                checks.exactly(labels, 1, 1, 2)
+
+    def test_a_lost_message_is_reported(self):
+        checks.everything_finished({"a", "b"}, [request("a")], [letter("b")])
+        for requests in ([], [request("a", ok=False)]):
+            with self.assertRaises(checks.Failed):
+                checks.everything_finished({"a", "b"}, requests, [letter("b")])
+        with self.assertRaises(checks.Failed):
+            checks.everything_finished({"a"}, [request("a"), request("z")], [])
+
+    def test_a_message_finished_twice_is_reported(self):
+        checks.finished_once([request("a", ok=False), request("a")], [letter("b")])
+        for requests, letters in (([request("a"), request("a")], []), ([request("a")], [letter("a")]), ([], [letter("a")] * 2)):
+            with self.assertRaises(checks.Failed):
+                checks.finished_once(requests, letters)
+        checks.finished_once([request("a", second=1), request("a", second=2)], [], excused=lambda r: r.second == 1)
+
+    def test_a_wrong_reason_is_reported(self):
+        checks.reasons([letter("a")], {"expired"})
+        with self.assertRaises(checks.Failed):
+            checks.reasons([letter("a", "rejected")], {"expired"})
+
+    def test_an_offset_that_falls_or_vanishes_is_reported(self):
+        checks.never_back([{1: 5}, {1: 5, 2: 0}, {1: 7, 2: 3}])
+        for history in ([{1: 5}, {1: 4}], [{1: 5}, {}], [{1: 5}, {1: 9}, {1: 8}]):
+            with self.assertRaises(checks.Failed):
+                checks.never_back(history)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,530 @@
+"""The parts of a system test: a real Kafka, `posthorn worker` processes, a `posthorn sink`, their configuration and logs.
+
+A scenario is `scenarios/NAME.py` with `LIMIT_SECONDS` and `run(test)`; run.py runs it. Nothing here waits for a fixed time when
+a condition can be awaited: every wait names what it waits for and has a deadline. All processes are ended with the test, also
+when the test itself is killed.
+
+Environment: POSTHORN_BINARY (default build/release/posthorn), POSTHORN_KAFKA (id of a Kafka of scripts/kafka to share; unset:
+the test starts its own), POSTHORN_LOGS (where the folders of failed runs stay, default build/system-logs).
+"""
+
+import collections
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import checks
+import kafka_wire
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(os.environ.get("POSTHORN_BINARY", ROOT / "build" / "release" / "posthorn"))
+KAFKA = ROOT / "scripts" / "kafka"
+LOGS = pathlib.Path(os.environ.get("POSTHORN_LOGS", ROOT / "build" / "system-logs"))
+
+Request = collections.namedtuple("Request", "message time second attempt status ok subscription headers")
+DeadLetter = collections.namedtuple("DeadLetter", "message reason subscription attempts headers")
+
+
+class TimedOut(checks.Failed):
+    """A condition did not come true before its deadline."""
+
+
+def eventually(what, condition, within, every=0.1):
+    """Awaits a true value of `condition()` and returns it; it is asked one last time at the deadline. OSError counts as not yet."""
+    deadline = time.monotonic() + within
+    while True:
+        last = time.monotonic() >= deadline
+        try:
+            value = condition()
+        except OSError as error:
+            value, why = None, f" ({error})"
+        else:
+            why = ""
+        if value:
+            return value
+        if last:
+            raise TimedOut(f"not within {within:.0f} s: {what}{why}")
+        time.sleep(every)
+
+
+def until_phase(phase):
+    """Returns at that fraction of a wall-clock second, so that a change does not fall on a window's border."""
+    time.sleep((phase - time.time()) % 1.0)
+
+
+def next_label():
+    """The first label that has not begun."""
+    return int(time.time()) + 1
+
+
+def await_label(label):
+    """Returns once the label is over and what was counted in it can be asked for."""
+    time.sleep(max(0.0, label + 1.2 - time.time()))
+
+
+def free_port():
+    """A port below the kernel's ephemeral range: it stays free while its process is away."""
+    for _ in range(1000):
+        port = random.randint(15000, 19999)
+        with contextlib.closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return port
+    raise OSError("no free port between 15000 and 19999")
+
+
+def _die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def http_get(url, timeout=2.0):
+    """The body. Errors: OSError, also for every status that is not 200."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError as error:
+        raise OSError(f"{url} answered {error.code}") from error
+
+
+class Process:
+    """A child with its output in a file."""
+
+    def __init__(self, name, command, log, stdout=None):
+        self.name, self.log = name, pathlib.Path(log)
+        self.offset = self.log.stat().st_size if self.log.exists() else 0
+        output = open(self.log, "ab")
+        try:
+            self.child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=stdout or output,
+                                          stderr=output, preexec_fn=_die_with_parent)
+        finally:
+            output.close()
+
+    @property
+    def running(self):
+        return self.child.poll() is None
+
+    def output(self):
+        """What this process has written so far (the log goes on over restarts)."""
+        with open(self.log, "rb") as file:
+            file.seek(self.offset)
+            return file.read().decode(errors="replace")
+
+    def signal(self, number):
+        self.child.send_signal(number)
+
+    def wait(self, within):
+        try:
+            return self.child.wait(within)
+        except subprocess.TimeoutExpired:
+            raise TimedOut(f"{self.name} has not ended within {within} s") from None
+
+    def end(self):
+        """Whatever state it is in."""
+        if self.running:
+            self.child.kill()
+        self.child.wait()
+
+
+class Worker(Process):
+    """One `posthorn worker` process, from its start to its end; a restart is another one."""
+
+    def __init__(self, test, instance, settings):
+        self.instance = instance
+        self.counted = {}  # limit -> label -> permits used, the most ever read
+        self.reading = threading.Lock()
+        self.paused = False
+        command = [BINARY, "worker", "--config", test.folder / "posthorn.yaml", "--set", f"instance={instance}"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        self._address = None
+        self.started_at = time.time()
+        super().__init__(instance, command, test.folder / f"{instance}.log")
+
+    def events(self, event=None):
+        """The log lines as objects, those of one event only when it is named."""
+        found = []
+        for line in self.output().splitlines():
+            with contextlib.suppress(ValueError):
+                entry = json.loads(line)
+                if isinstance(entry, dict) and (event is None or event in entry.get("event", "")):
+                    found.append(entry)
+        return found
+
+    @property
+    def address(self):
+        if self._address is None:
+            found = self.events("admin listening")
+            if not found:
+                if not self.running:
+                    raise checks.Failed(f"{self.instance} ended with {self.child.returncode}:\n{self.output()[-1500:]}")
+                raise OSError(f"{self.instance} has not logged its admin address")
+            self._address = found[-1]["address"]
+        return self._address
+
+    def get(self, path, timeout=2.0):
+        return http_get(f"http://{self.address}{path}", timeout)
+
+    def get_json(self, path):
+        return json.loads(self.get(path))
+
+    def is_ready(self):
+        return self.get("/readyz") is not None
+
+    def await_ready(self, within=30):
+        eventually(f"{self.instance} is ready", self.is_ready, within)
+        return self
+
+    def metrics(self, name):
+        """The samples of a metric: frozenset of (label, value) -> number."""
+        samples = {}
+        for line in self.get("/metrics").splitlines():
+            if not line.startswith(name) or line[len(name)] not in "{ ":
+                continue
+            labels, _, value = line[len(name):].rpartition(" ")
+            pairs = [pair.partition("=") for pair in labels.strip("{}").split(",") if pair] if labels else []
+            samples[frozenset((key, text.strip('"')) for key, _, text in pairs)] = float(value)
+        return samples
+
+    def metric(self, name, **labels):
+        """The sum of the samples with these labels."""
+        return sum(value for found, value in self.metrics(name).items() if set(labels.items()) <= found)
+
+    def read_labels(self, limit):
+        """Takes over what the worker has counted per label; keeps what it had when it is gone."""
+        if not self.running or self.paused:
+            return
+        try:
+            rows = self.get_json(f"/debug/labels?limit={limit}")["labels"]
+        except (OSError, ValueError):
+            return
+        with self.reading:
+            merged = dict(self.counted.get(limit, {}))
+            for label, used in rows:
+                merged[label] = max(used, merged.get(label, 0))
+            self.counted[limit] = merged
+
+    def stop(self, within=30):
+        """SIGTERM; the worker must leave gracefully, with exit code 0."""
+        if self.running:
+            self.signal(signal.SIGTERM)
+        code = self.wait(within)
+        checks.require(code == 0, f"{self.instance} ended with {code} on SIGTERM:\n{self.output()[-1500:]}")
+
+    def kill(self):
+        self.end()
+
+    def pause(self):
+        self.paused = True
+        self.signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.signal(signal.SIGCONT)
+        self.paused = False
+
+
+class Sink:
+    """A `posthorn sink` on a port of its own; it may go away and come back there."""
+
+    def __init__(self, test, name, options):
+        self.test, self.name, self.options = test, name, list(options)
+        self.port = free_port()
+        self.file = test.folder / f"{name}.requests"
+        self.read_at, self.rest, self.seen = 0, b"", []
+        self.away = []  # [from, to] when it was not there
+        self.process = None
+        self.start()
+
+    @property
+    def endpoint(self):
+        return f"http://127.0.0.1:{self.port}/hooks/{self.name}"
+
+    def start(self):
+        self.process = Process(self.name, [BINARY, "sink", "--listen", f"127.0.0.1:{self.port}", "--log", self.file, "--quiet",
+                                           *self.options], self.test.folder / f"{self.name}.log")
+        self.test.processes.append(self.process)
+        eventually(f"{self.name} listens", lambda: self.counts() is not None, 15, every=0.05)
+        if self.away:
+            self.away[-1][1] = time.time()
+
+    def stop(self):
+        self.away.append([time.time(), float("inf")])
+        self.process.signal(signal.SIGTERM)
+        self.process.wait(10)
+
+    def counts(self):
+        return json.loads(http_get(f"http://127.0.0.1:{self.port}/_sink/counts"))
+
+    def set(self, **behaviour):
+        """status, fail, fail_status, latency_ms, retry_after; acts at once."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/_sink/set", json.dumps(behaviour).encode(),
+                                         {"content-type": "application/json"})
+        urllib.request.urlopen(request, timeout=5).close()
+
+    def requests(self):
+        """Every request logged so far, in order of arrival. A log line comes at most 200 ms after its request."""
+        if self.file.exists():
+            with open(self.file, "rb") as file:
+                file.seek(self.read_at)
+                data = self.rest + file.read()
+                self.read_at = file.tell()
+            *lines, self.rest = data.split(b"\n")
+            for line in lines:
+                entry = json.loads(line)
+                at = entry["time_ns"] / 1e9
+                self.seen.append(Request(entry["webhook_id"], at, entry["time_ns"] // 10**9, entry["attempt"], entry["status"],
+                                         200 <= entry["status"] < 300, entry["subscription"], entry["headers"]))
+        return self.seen
+
+    def delivered(self, subscription=None):
+        return {request.message for request in self.requests()
+                if request.ok and subscription in (None, request.subscription)}
+
+    def per_second(self):
+        return checks.per_second(self.requests())
+
+
+class Broker:
+    """A Kafka of scripts/kafka: shared by all scenarios of a ctest run, or the test's own."""
+
+    def __init__(self, test, own):
+        self.shared = None if own else os.environ.get("POSTHORN_KAFKA")
+        self.name = self.shared or f"system-{os.getpid()}-{random.randrange(10**6)}"
+        self.test = test
+        if self.shared:
+            self.about = self.run_json("status")[0]
+            checks.require(self.about["state"] == "running", f"the shared Kafka '{self.name}' is not running")
+        else:
+            self.about = self.run_json("start", "--port", "0")
+
+    @property
+    def bootstrap(self):
+        return self.about["bootstrap"]
+
+    def run(self, *arguments, within=120):
+        command, *rest = map(str, arguments)
+        run = subprocess.run([str(KAFKA), command, "--id", self.name, *rest], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, timeout=within)
+        checks.require(run.returncode == 0, f"scripts/kafka {' '.join(map(str, arguments))} failed:\n{run.stderr[-1500:]}")
+        return run.stdout
+
+    def run_json(self, *arguments):
+        return json.loads(self.run(*arguments, "--json"))
+
+    def restart(self, hard=False):
+        self.run("restart", *(["--hard"] if hard else []))
+
+    def create_topic(self, name, partitions_wanted):
+        self.run("topic", "create", name, "--partitions", partitions_wanted)
+        eventually(f"topic {name} is there", lambda: len(kafka_wire.partitions(self.bootstrap, name)) == partitions_wanted, 20)
+
+    def group_lag(self, group):
+        """Kafka's own view, by kafka-consumer-groups: partition -> (committed offset, end offset, lag)."""
+        rows = {}
+        for line in self.run("tools", "kafka-consumer-groups", "--describe", "--group", group).splitlines():
+            cells = line.split()
+            if len(cells) >= 6 and cells[0] == group and cells[2].isdigit() and cells[5].isdigit():
+                rows[int(cells[2])] = (int(cells[3]), int(cells[4]), int(cells[5]))
+        return rows
+
+    def close(self):
+        if not self.shared:
+            shutil.copytree(self.about["data"], self.test.folder / "kafka", dirs_exist_ok=True,
+                            ignore=lambda folder, names: [name for name in names if name == "data"])
+            self.run("stop", "--delete")
+
+
+class Test:
+    """What a scenario works with. Threads: one, but for the label watch, which only reads."""
+
+    def __init__(self, name, own_broker=False):
+        self.name = name
+        self.run_id = f"{name.replace('_', '-')}-{os.getpid()}"
+        self.folder = LOGS / self.run_id
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.processes, self.workers = [], []
+        self.rates = checks.Rates()
+        self.watching, self.watch_stop = None, threading.Event()
+        self.started = time.monotonic()
+        self.fleet = self.run_id
+        self.broker = Broker(self, own_broker)
+
+    def say(self, text):
+        print(f"[{time.monotonic() - self.started:6.1f}s] {text}", flush=True)
+
+    # -------------------------------------------------------- topics and messages
+
+    def topic(self, name="orders", partitions=12):
+        full = f"{self.run_id}.{name}"
+        self.broker.create_topic(full, partitions)
+        return full
+
+    def produce(self, topic, count, size=100):
+        """Appends `count` messages with keys and returns when Kafka has them."""
+        before = sum(kafka_wire.end_offsets(self.broker.bootstrap, topic).values())
+        number = before
+        lines = []
+        for number in range(before, before + count):
+            body = json.dumps({"number": number})
+            lines.append(f"key-{number % 997}\t{body}{' ' * max(0, size - len(body))}\n")
+        run = subprocess.run(["kcat", "-P", "-q", "-b", self.broker.bootstrap, "-t", topic, "-K", "\t", "-X", "acks=all",
+                              "-X", "partitioner=murmur2_random", "-X", "linger.ms=20"],
+                             input="".join(lines), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        checks.require(run.returncode == 0, f"kcat could not produce: {run.stderr[-500:]}")
+        after = sum(kafka_wire.end_offsets(self.broker.bootstrap, topic).values())
+        checks.require(after == before + count, f"produced {count}, but the topic grew by {after - before}")
+
+    def produced(self, topic):
+        """The id of every message in the topic, as the sink sees it: `<topic>-<partition>-<offset>`."""
+        return {f"{topic}-{partition}-{offset}" for partition, end in kafka_wire.end_offsets(self.broker.bootstrap, topic).items()
+                for offset in range(end)}
+
+    def dead_letters(self):
+        """Everything in the fleet's dead-letter topic."""
+        topic = f"{self.fleet}.dead-letters"
+        if not sum(kafka_wire.end_offsets(self.broker.bootstrap, topic).values()):
+            return []
+        run = subprocess.run(["kcat", "-C", "-q", "-e", "-J", "-b", self.broker.bootstrap, "-t", topic, "-o", "beginning"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        checks.require(run.returncode == 0, f"kcat could not read {topic}: {run.stderr[-500:]}")
+        letters = []
+        for line in run.stdout.splitlines():
+            flat = json.loads(line).get("headers", [])
+            headers = dict(zip(flat[::2], flat[1::2]))
+            message = "-".join(headers[f"posthorn-{part}"] for part in ("topic", "partition", "offset"))
+            letters.append(DeadLetter(message, headers["posthorn-reason"], headers["posthorn-subscription"],
+                                      int(headers["posthorn-attempts"]), headers))
+        return letters
+
+    def committed(self, subscription):
+        """(topic, partition) -> committed offset of the subscription's offset group."""
+        return kafka_wire.committed_offsets(self.broker.bootstrap, f"{self.fleet}.{subscription}")
+
+    # -------------------------------------------------------- configuration
+
+    def deployment(self, **more):
+        """Writes posthorn.yaml (JSON is YAML)."""
+        document = {"fleet": self.fleet, "kafka": {"bootstrap.servers": self.broker.bootstrap}, "admin": "127.0.0.1:0",
+                    "subscriptions": {"file": str(self.folder / "subscriptions.yaml")}, "shutdown_timeout": "20s",
+                    "log": {"level": "info", "format": "json"}, **more}
+        (self.folder / "posthorn.yaml").write_text(json.dumps(document, indent=1) + "\n")
+
+    def subscriptions(self, *subscriptions, instances=None):
+        """Swaps in a whole new subscriptions file, by rename; returns the moment it was there."""
+        document = {"subscriptions": list(subscriptions)}
+        if instances is not None:
+            document["instances"] = instances
+        return self.write_subscriptions(json.dumps(document, indent=1) + "\n")
+
+    def write_subscriptions(self, text):
+        beside = self.folder / "subscriptions.yaml.next"
+        beside.write_text(text)
+        beside.rename(self.folder / "subscriptions.yaml")
+        return time.time()
+
+    # -------------------------------------------------------- processes
+
+    def sink(self, *options, name="sink"):
+        return Sink(self, name, options)
+
+    def worker(self, instance, **settings):
+        """Starts a worker; does not wait for it."""
+        worker = Worker(self, instance, {key.replace("__", "."): value for key, value in settings.items()})
+        self.processes.append(worker)
+        self.workers.append(worker)
+        return worker
+
+    def fleet_of(self, count, prefix="orders", **settings):
+        """Starts `count` workers and waits until each is ready and all partitions have an owner."""
+        workers = [self.worker(f"{prefix}-{number}", **settings) for number in range(count)]
+        for worker in workers:
+            worker.await_ready()
+        return workers
+
+    def none_has_ended(self):
+        gone = [f"{worker.instance} ({worker.child.returncode})" for worker in self.workers if not worker.running]
+        checks.require(not gone, f"workers that ended by themselves: {', '.join(gone)}")
+
+    # -------------------------------------------------------- attempts by label
+
+    def watch_labels(self, limit):
+        """From now on reads every worker's counts per label a few times a second, so that little is missing of a killed one."""
+        def watch():
+            while not self.watch_stop.wait(0.25):
+                for worker in list(self.workers):
+                    if worker._address is None:
+                        with contextlib.suppress(OSError, checks.Failed):
+                            worker.address
+                    else:
+                        worker.read_labels(limit)
+        self.watching = threading.Thread(target=watch, daemon=True)
+        self.watching.start()
+
+    def labels(self, limit):
+        """Label -> attempts of all workers that ever ran, as they label them. Exact for those that answer; of one that ended,
+        what it had told before."""
+        total = collections.Counter()
+        for worker in list(self.workers):
+            worker.read_labels(limit)
+            total.update(worker.counted.get(limit, {}))
+        return dict(total)
+
+    # -------------------------------------------------------- the end
+
+    def close(self, failed):
+        self.watch_stop.set()
+        if self.watching:
+            self.watching.join(5)
+        for process in self.processes:
+            process.end()
+        with contextlib.suppress(Exception):
+            self.broker.close()
+        if failed:
+            for process in self.processes:
+                tail = process.output().splitlines()[-12:]
+                print(f"--- the end of {process.log.name}:", *tail, sep="\n  ", flush=True)
+            print(f"everything is kept in {self.folder}", flush=True)
+        elif not os.environ.get("POSTHORN_KEEP_LOGS"):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def run_scenario(scenario, name):
+    """Runs it with its deadline; returns the exit code."""
+    def too_long(*_):
+        raise TimedOut(f"the scenario took more than its {scenario.LIMIT_SECONDS} s")
+
+    def told_to_end(*_):
+        raise SystemExit(143)
+
+    if not BINARY.exists():
+        print(f"there is no {BINARY}; build it first (scripts/test does)", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGALRM, too_long)
+    signal.signal(signal.SIGTERM, told_to_end)
+    signal.alarm(scenario.LIMIT_SECONDS)
+    test, failed = None, True
+    try:
+        test = Test(name, getattr(scenario, "OWN_BROKER", False))
+        scenario.run(test)
+        failed = False
+        test.say(f"passed: {name}")
+    except checks.Failed as failure:
+        print(f"FAILED: {failure}", flush=True)
+    finally:
+        signal.alarm(0)
+        if test:
+            test.close(failed)
+    return 1 if failed else 0

@@ -328,7 +328,7 @@ class Broker:
 
     def create_topic(self, name, partitions_wanted):
         self.run("topic", "create", name, "--partitions", partitions_wanted)
-        eventually(f"topic {name} is there", lambda: len(kafka_wire.partitions(self.bootstrap, name)) == partitions_wanted, 20)
+        eventually(f"topic {name} is there", lambda: len(kafka_wire.end_offsets(self.bootstrap, name)) == partitions_wanted, 20)
 
     def group_lag(self, group):
         """Kafka's own view, by kafka-consumer-groups: partition -> (committed offset, end offset, lag)."""

@@ -38,8 +38,9 @@ class AdminServer {
   using Handler = std::function<Response(const Request&)>;
 
   struct Options {
-    std::size_t max_request_bytes = 8 * 1024;         // line and headers; a body is not read
-    std::chrono::milliseconds request_timeout{5000};  // from the first byte to the end of the request; also of writing
+    std::size_t max_request_bytes = 8 * 1024;         // line and headers; a body is refused
+    std::chrono::milliseconds request_timeout{5000};  // from the first byte of a request to its end
+    std::chrono::milliseconds write_timeout{30'000};  // of one answer
     std::chrono::milliseconds idle_timeout{75'000};   // a kept connection without a request
     std::size_t max_connections = 64;
     std::chrono::milliseconds tick{1000};

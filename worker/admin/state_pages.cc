@@ -1,0 +1,182 @@
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+#include <boost/url/parse.hpp>
+#include <boost/url/url.hpp>
+
+#include "config/effective.h"
+#include "worker/admin/lane_lag.h"
+#include "worker/admin/pages.h"
+#include "worker/admin/timestamp.h"
+
+namespace posthorn::admin {
+namespace {
+
+namespace json = boost::json;
+using delivery::ShardStats;
+using delivery::SubscriptionShared;
+using delivery::Tally;
+using ratelimit::Label;
+using SubscriptionView = delivery::Dispatcher::SubscriptionView;
+
+Response JsonPage(const json::value& value, int status = 200) {
+  return {status, "application/json", json::serialize(value) + "\n"};
+}
+
+Response JsonError(int status, const std::string& text) { return JsonPage(json::object{{"error", text}}, status); }
+
+std::uint64_t Sum(const SubscriptionShared& shared, Tally ShardStats::*member) {
+  std::uint64_t sum = 0;
+  for (const auto& stats : shared.per_shard) sum += ((*stats).*member).value();
+  return sum;
+}
+
+std::uint64_t AttemptsIn(const SubscriptionShared& shared, Label label) {
+  std::uint64_t sum = 0;
+  for (const auto& stats : shared.per_shard) sum += stats->attempts_by_label.Of(label);
+  return sum;
+}
+
+json::value TextOrNull(const std::string& text) { return text.empty() ? json::value(nullptr) : json::value(text); }
+
+/// Without what may hold secrets: user, password, query and fragment.
+std::string ShownEndpoint(const std::string& endpoint) {
+  const auto parsed = boost::urls::parse_uri(endpoint);
+  if (!parsed) return endpoint.substr(0, endpoint.find_first_of("?#"));
+  boost::urls::url shown(*parsed);
+  shown.remove_userinfo().remove_query().remove_fragment();
+  return std::string(shown.buffer());
+}
+
+json::value RevisionOf(const config::SnapshotPtr& snapshot) {
+  if (!snapshot) return nullptr;
+  return json::object{{"digest", snapshot->digest}, {"number", TextOrNull(snapshot->source_revision)}};
+}
+
+json::object LagObject(const SubscriptionView& view) {
+  delivery::Offset total = 0;
+  json::array partitions;
+  for (const auto& lane : view.lanes) {
+    const auto lag = LagOf(lane);
+    total += lag.value_or(0);
+    partitions.push_back(json::object{{"topic", lane.partition.topic},
+                                      {"partition", lane.partition.partition},
+                                      {"lag", lag ? json::value(*lag) : json::value(nullptr)},
+                                      {"next", lane.next},
+                                      {"log_end", lag ? json::value(lane.log_end) : json::value(nullptr)}});
+  }
+  return {{"total", total}, {"partitions", std::move(partitions)}};
+}
+
+json::value LastError(const SubscriptionShared& shared) {
+  const auto error = shared.last_error();
+  if (error.text.empty()) return nullptr;
+  return json::object{{"text", error.text}, {"time", Rfc3339(error.at)}};
+}
+
+json::object SubscriptionObject(const SubscriptionView& view,
+                                const std::map<std::string, fleet::LimitBook::View>& limits, runtime::WallTime now) {
+  const auto& config = *view.config;
+  const auto& shared = *view.shared;
+  const auto limit = limits.find(config.limit);
+  const bool limited = limit != limits.end();
+  const auto attempts = Sum(shared, &ShardStats::attempts_delivered) + Sum(shared, &ShardStats::attempts_retryable) +
+                        Sum(shared, &ShardStats::attempts_overload) + Sum(shared, &ShardStats::attempts_rejected);
+  return {{"name", config.name},
+          {"topic", config.topic},
+          {"endpoint", ShownEndpoint(config.endpoint)},
+          {"paused", config.paused},
+          {"limit", TextOrNull(config.limit)},
+          {"max_rate", limited ? json::value(limit->second.limit.max_rate.ToString()) : json::value(nullptr)},
+          {"partial_limit", limited ? json::value(limit->second.limiter->PartialLimit(now)) : json::value(nullptr)},
+          {"rate", AttemptsIn(shared, ratelimit::LabelAt(now) - 1)},
+          {"in_flight", Sum(shared, &ShardStats::in_flight)},
+          {"waiting_for_permit", Sum(shared, &ShardStats::waiting_for_permit)},
+          {"retrying", Sum(shared, &ShardStats::retrying)},
+          {"lag", LagObject(view)},
+          {"attempts", attempts},
+          {"delivered", Sum(shared, &ShardStats::delivered)},
+          {"expired", Sum(shared, &ShardStats::expired)},
+          {"rejected", Sum(shared, &ShardStats::rejected)},
+          {"attempts_exhausted", Sum(shared, &ShardStats::exhausted)},
+          {"last_error", LastError(shared)}};
+}
+
+}  // namespace
+
+Response SubscriptionsPage(const WorkerView& view, const Request& request) {
+  const auto* wanted = request.Query("name");
+  const auto now = view.clock->Read().wall;
+  std::map<std::string, fleet::LimitBook::View> limits;
+  for (auto& limit : view.limits()) limits.emplace(limit.name, limit);
+  json::array list;
+  for (const auto& subscription : view.subscriptions()) {
+    if (wanted != nullptr && subscription.config->name != *wanted) continue;
+    list.push_back(SubscriptionObject(subscription, limits, now));
+  }
+  if (wanted != nullptr && list.empty()) return JsonError(404, "no subscription of that name");
+  return JsonPage(json::object{
+      {"instance", view.instance}, {"revision", RevisionOf(view.snapshot())}, {"subscriptions", std::move(list)}});
+}
+
+Response FleetPage(const WorkerView& view) {
+  const auto now = view.clock->Read().wall;
+  const auto label = ratelimit::LabelAt(now);
+  const auto snapshot = view.snapshot();
+  const auto membership = view.membership();
+  json::array owned;
+  for (const auto& partition : membership.owned) {
+    owned.push_back(json::object{{"topic", partition.topic}, {"partition", partition.partition}});
+  }
+  json::array limits;
+  for (const auto& limit : view.limits()) {
+    // The share first: it moves the limiter on to the running window, so that the last one is closed.
+    const auto partial = limit.limiter->PartialLimit(now);
+    limits.push_back(json::object{{"name", limit.name},
+                                  {"max_rate", limit.limit.max_rate.ToString()},
+                                  {"total", limit.limit.max_rate.Total(label)},
+                                  {"partial_limit", partial},
+                                  {"used_last_window", limit.limiter->UsedIn(label - 1)}});
+  }
+  const auto by_slot = snapshot && snapshot->instances;
+  const auto problem = view.limit_problem();
+  return JsonPage(json::object{{"instance", view.instance},
+                               {"slot", view.slot ? json::value(*view.slot) : json::value(nullptr)},
+                               {"instances", by_slot ? json::value(*snapshot->instances) : json::value(nullptr)},
+                               {"shares_by", by_slot ? "slot" : "partition"},
+                               {"problem", TextOrNull(problem)},
+                               {"member", membership.joined && !membership.fenced},
+                               {"confirmed", view.membership_confirmed()},
+                               {"fenced", membership.fenced},
+                               {"last_error", TextOrNull(membership.last_error)},
+                               {"owned_partitions", std::move(owned)},
+                               {"window", label},
+                               {"limits", std::move(limits)}});
+}
+
+Response LabelsPage(const WorkerView& view, const Request& request) {
+  const auto* limit = request.Query("limit");
+  const auto* name = request.Query("subscription");
+  if ((limit == nullptr) == (name == nullptr)) return JsonError(400, "say ?limit=NAME or ?subscription=NAME");
+  std::vector<std::shared_ptr<SubscriptionShared>> chosen;
+  for (const auto& subscription : view.subscriptions()) {
+    if (limit != nullptr ? subscription.config->limit == *limit : subscription.config->name == *name) {
+      chosen.push_back(subscription.shared);
+    }
+  }
+  if (chosen.empty()) return JsonError(404, "no subscription has that name or limit");
+  const auto newest = ratelimit::LabelAt(view.clock->Read().wall);
+  json::array labels;
+  for (Label label = newest - static_cast<Label>(delivery::LabelCounts::kWindows) + 1; label <= newest; ++label) {
+    std::uint64_t used = 0;
+    for (const auto& shared : chosen) used += AttemptsIn(*shared, label);
+    if (used > 0) labels.push_back(json::array{label, used});
+  }
+  json::object page;
+  page[limit != nullptr ? "limit" : "subscription"] = limit != nullptr ? *limit : *name;
+  page["labels"] = std::move(labels);
+  return JsonPage(std::move(page));
+}
+
+}  // namespace posthorn::admin

@@ -1,0 +1,133 @@
+#include "worker/admin/worker_metrics.h"
+
+#include <algorithm>
+#include <array>
+
+#include "worker/admin/lane_lag.h"
+#include "worker/admin/metric_samples.h"
+#include "worker/admin/process_stats.h"
+
+namespace posthorn::admin {
+namespace {
+
+using delivery::ShardStats;
+using delivery::SubscriptionShared;
+using delivery::Tally;
+
+double Sum(const SubscriptionShared& shared, Tally ShardStats::*member) {
+  std::uint64_t sum = 0;
+  for (const auto& stats : shared.per_shard) sum += ((*stats).*member).value();
+  return static_cast<double>(sum);
+}
+
+double Flag(bool value) { return value ? 1 : 0; }
+
+template <typename Integer>
+double Number(Integer value) {
+  return static_cast<double>(value);
+}
+
+void AddDurations(MetricSamples& out, const SubscriptionShared& shared) {
+  std::array<std::uint64_t, delivery::kDurationBoundsSeconds.size() + 1> counts{};
+  std::uint64_t sum_ns = 0;
+  for (const auto& stats : shared.per_shard) {
+    for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += stats->duration_buckets[i].value();
+    sum_ns += stats->duration_sum_ns.value();
+  }
+  out.AddHistogram(Metric::kDeliveryAttemptDuration, {shared.name}, delivery::kDurationBoundsSeconds, counts,
+                   Number(sum_ns) / 1e9);
+}
+
+void AddSubscription(MetricSamples& out, const delivery::Dispatcher::SubscriptionView& view) {
+  const auto& shared = *view.shared;
+  const auto& name = shared.name;
+  out.Add(Metric::kDeliveryAttempts, {name, "delivered"}, Sum(shared, &ShardStats::attempts_delivered));
+  out.Add(Metric::kDeliveryAttempts, {name, "retryable"}, Sum(shared, &ShardStats::attempts_retryable));
+  out.Add(Metric::kDeliveryAttempts, {name, "overload"}, Sum(shared, &ShardStats::attempts_overload));
+  out.Add(Metric::kDeliveryAttempts, {name, "rejected"}, Sum(shared, &ShardStats::attempts_rejected));
+  AddDurations(out, shared);
+  out.Add(Metric::kMessagesFinished, {name, "delivered"}, Sum(shared, &ShardStats::delivered));
+  out.Add(Metric::kMessagesFinished, {name, "expired"}, Sum(shared, &ShardStats::expired));
+  out.Add(Metric::kMessagesFinished, {name, "attempts"}, Sum(shared, &ShardStats::exhausted));
+  out.Add(Metric::kMessagesFinished, {name, "rejected"}, Sum(shared, &ShardStats::rejected));
+  out.Add(Metric::kMessagesFinishedWithoutRecord, {name}, Sum(shared, &ShardStats::finished_without_record));
+  out.Add(Metric::kPermitsNotSent, {name}, Sum(shared, &ShardStats::not_sent));
+  out.Add(Metric::kInFlight, {name}, Sum(shared, &ShardStats::in_flight));
+  out.Add(Metric::kWaitingForPermit, {name}, Sum(shared, &ShardStats::waiting_for_permit));
+  out.Add(Metric::kRetrying, {name}, Sum(shared, &ShardStats::retrying));
+  for (const auto& lane : view.lanes) {
+    if (const auto lag = LagOf(lane)) {
+      out.Add(Metric::kConsumerLag, {name, lane.partition.topic, std::to_string(lane.partition.partition)},
+              Number(*lag));
+    }
+  }
+  out.Add(Metric::kSubscriptionPaused, {name}, Flag(view.config->paused));
+}
+
+void AddConfig(MetricSamples& out, const config::WatchState& state, runtime::SteadyTime now) {
+  out.Add(Metric::kConfigRevisionsAccepted, {}, Number(state.accepted));
+  out.Add(Metric::kConfigRevisionsRefused, {}, Number(state.refused));
+  out.Add(Metric::kConfigNewestRefused, {}, Flag(state.newest_refused));
+  out.Add(Metric::kConfigSourceFailures, {}, Number(state.source_failures));
+  if (!state.current) return;
+  out.Add(Metric::kConfigAge, {}, std::max(0.0, std::chrono::duration<double>(now - state.accepted_at).count()));
+  out.Add(Metric::kConfigInfo, {state.current->digest}, 1);
+}
+
+void AddKafka(MetricSamples& out, const WorkerView& view) {
+  const auto membership = view.membership();
+  out.Add(Metric::kGroupMember, {}, Flag(membership.joined && !membership.fenced));
+  out.Add(Metric::kGroupPartitionsOwned, {}, Number(view.owned_partitions()));
+  out.Add(Metric::kGroupRebalances, {}, Number(membership.rebalances));
+  out.Add(Metric::kGroupLostAssignments, {}, Number(membership.lost_assignments));
+  out.Add(Metric::kMembershipConfirmed, {}, Flag(view.membership_confirmed()));
+  const auto offsets = view.offsets();
+  out.Add(Metric::kOffsetRequests, {}, Number(offsets.requests));
+  out.Add(Metric::kOffsetRequestFailures, {}, Number(offsets.failures));
+  out.Add(Metric::kOffsetOldestUnwritten, {}, std::chrono::duration<double>(offsets.oldest_unwritten).count());
+  const auto letters = view.dead_letters();
+  out.Add(Metric::kDeadLettersWritten, {}, Number(letters.written));
+  out.Add(Metric::kDeadLetterFailures, {}, Number(letters.failed));
+}
+
+void AddProcess(MetricSamples& out) {
+  const auto stats = ReadProcessStats();
+  const auto add = [&out](Metric metric, double value) {
+    if (value >= 0) out.Add(metric, {}, value);
+  };
+  add(Metric::kProcessResidentMemory, stats.resident_bytes);
+  add(Metric::kProcessVirtualMemory, stats.virtual_bytes);
+  add(Metric::kProcessOpenFds, stats.open_fds);
+  add(Metric::kProcessMaxFds, stats.max_fds);
+  add(Metric::kProcessThreads, stats.threads);
+  add(Metric::kProcessCpuSeconds, stats.cpu_seconds);
+  add(Metric::kProcessStartTime, stats.start_time_seconds);
+}
+
+}  // namespace
+
+WorkerMetrics::WorkerMetrics(std::shared_ptr<const WorkerView> view) : view_(std::move(view)) {}
+
+void WorkerMetrics::Tick() { permits_.Update(view_->limits(), view_->clock->Read().wall); }
+
+std::string WorkerMetrics::Scrape() {
+  const auto now = view_->clock->Read();
+  MetricSamples out;
+  for (const auto& subscription : view_->subscriptions()) AddSubscription(out, subscription);
+  const auto limits = view_->limits();
+  permits_.Update(limits, now.wall);
+  for (const auto& limit : limits) {
+    out.Add(Metric::kPartialLimit, {limit.name}, Number(limit.limiter->PartialLimit(now.wall)));
+    out.Add(Metric::kLimitMaxRate, {limit.name}, limit.limit.max_rate.PerSecond());
+    out.Add(Metric::kLimitPermitsUsed, {limit.name}, Number(permits_.Total(limit.name)));
+  }
+  AddConfig(out, view_->config(), now.steady);
+  AddKafka(out, *view_);
+  out.Add(Metric::kMemoryHeld, {}, Number(view_->memory->used.load(std::memory_order_relaxed)));
+  out.Add(Metric::kMemoryLimit, {}, Number(view_->memory->limit));
+  out.Add(Metric::kBuildInfo, {POSTHORN_VERSION}, 1);
+  AddProcess(out);
+  return out.Text();
+}
+
+}  // namespace posthorn::admin

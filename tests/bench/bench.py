@@ -76,7 +76,7 @@ def measure_worker(kafka, sink, topic, messages, in_flight, fleet, sets):
 
 def case_cpu(kafka, arguments):
     messages = arguments.messages
-    kafka.topic("filled", 8)
+    kafka.topics(["filled"], 8)
     kafka.produce(["filled"], messages)
     results = {}
     with Sink("--minimal", "--quiet") as sink, tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
@@ -118,7 +118,7 @@ def case_cpu(kafka, arguments):
 
 def case_limit(kafka, arguments):
     rate, seconds = 2000, arguments.seconds
-    kafka.topic("limited", 8)
+    kafka.topics(["limited"], 8)
     kafka.produce(["limited"], rate * (seconds + 20))
     rows, results = [], {}
     for count in (1, 3):
@@ -153,7 +153,7 @@ def case_latency(kafka, arguments):
     rows, results = [], {}
     for name, more in (("no max_rate", {}), ("max_rate 2000/s", {"max_rate": "2000/s"})):
         topic = "latency-" + re.sub(r"\W", "", name)
-        kafka.topic(topic, 8)
+        kafka.topics([topic], 8)
         with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as log, Sink("--quiet", "--log", log.name) as sink:
             text = file_of(subscription("all", topic, sink, **more), instances=1)
             with Worker(kafka, topic, text, sets=arguments.set) as worker:
@@ -181,8 +181,7 @@ def case_latency(kafka, arguments):
 
 def case_scale(kafka, arguments):
     topics = [f"scale-{n}" for n in range(10)]
-    for topic in topics:
-        kafka.topic(topic, 4)
+    kafka.topics(topics, 4)
     rows, results = [], {}
     with Sink("--minimal", "--quiet") as sink:
         for count in (1, 1000):

@@ -17,6 +17,7 @@ struct Arguments {
   std::vector<std::string> topics;
   std::uint64_t messages = 1;
   std::size_t bytes = 200;
+  int create = 0;
   double rate = 0;
 };
 
@@ -44,6 +45,32 @@ void OnReport(rd_kafka_t*, const rd_kafka_message_t* message, void* opaque) {
               static_cast<long long>(reports.produced_at[static_cast<std::size_t>(number)]));
 }
 
+void CreateTopics(rd_kafka_t* client, const Arguments& arguments) {
+  constexpr int kTimeoutMs = 30'000;
+  const std::unique_ptr<rd_kafka_queue_t, void (*)(rd_kafka_queue_t*)> queue(rd_kafka_queue_new(client),
+                                                                             rd_kafka_queue_destroy);
+  std::vector<rd_kafka_NewTopic_t*> topics;
+  char why[512];
+  for (const std::string& name : arguments.topics) {
+    topics.push_back(rd_kafka_NewTopic_new(name.c_str(), arguments.create, 1, why, sizeof(why)));
+    if (topics.back() == nullptr) throw std::runtime_error(why);
+  }
+  rd_kafka_CreateTopics(client, topics.data(), topics.size(), nullptr, queue.get());
+  const std::unique_ptr<rd_kafka_event_t, void (*)(rd_kafka_event_t*)> event(
+      rd_kafka_queue_poll(queue.get(), kTimeoutMs), rd_kafka_event_destroy);
+  rd_kafka_NewTopic_destroy_array(topics.data(), topics.size());
+  if (!event) throw std::runtime_error("the broker does not answer");
+  if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    throw std::runtime_error(rd_kafka_event_error_string(event.get()));
+  }
+  std::size_t count = 0;
+  const auto* results = rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event.get()), &count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto error = rd_kafka_topic_result_error(results[i]);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) throw std::runtime_error(rd_kafka_err2str(error));
+  }
+}
+
 int Run(const Arguments& arguments) {
   const bool paced = arguments.rate > 0;
   Reports reports;
@@ -57,6 +84,7 @@ int Run(const Arguments& arguments) {
   rd_kafka_conf_set_dr_msg_cb(conf, &OnReport);
   rd_kafka_conf_set_opaque(conf, &reports);
   const ClientPtr producer = MakeClient(RD_KAFKA_PRODUCER, conf);
+  if (arguments.create > 0) CreateTopics(producer.get(), arguments);
   struct Topic {
     std::unique_ptr<rd_kafka_topic_t, void (*)(rd_kafka_topic_t*)> handle;
     std::uint64_t partitions;
@@ -106,6 +134,7 @@ int main(int argc, char** argv) {
   app.add_option("--topic", arguments.topics, "Repeatable: the messages go round the topics and their partitions")
       ->required();
   app.add_option("--messages", arguments.messages)->capture_default_str();
+  app.add_option("--create", arguments.create, "Create the topics with that many partitions first");
   app.add_option("--bytes", arguments.bytes)->capture_default_str();
   app.add_option("--rate", arguments.rate, "Messages a second; prints `partition offset time_ns` for each")
       ->capture_default_str();

@@ -91,8 +91,9 @@ class Kafka:
         run(ROOT / "scripts" / "kafka", "stop", "--id", self.id, "--delete")
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def topic(self, name, partitions):
-        run(ROOT / "scripts" / "kafka", "topic", "create", name, "--partitions", partitions, "--id", self.id)
+    def topics(self, names, partitions):
+        run(tool("bench_produce"), "--brokers", self.bootstrap, *[part for name in names for part in ("--topic", name)],
+            "--create", partitions, "--messages", 0)
 
     def produce(self, topics, messages, rate=None):
         """Returns [(partition, offset, produced at ns)] when a rate is given."""

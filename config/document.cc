@@ -25,11 +25,17 @@ struct BoundPassed {
 // Builds nodes from the parser's events: its own tree forgets duplicate keys and the places of keys.
 class Builder final : public YAML::EventHandler {
  public:
-  Builder(std::string_view file, std::vector<Fault>& faults) : file_(file), faults_(faults) {}
+  Builder(std::string_view file, std::string_view text, std::vector<Fault>& faults)
+      : file_(file), rest_(text), faults_(faults) {}
 
   std::vector<Node> TakeDocuments() { return std::move(documents_); }
 
-  void OnDocumentStart(const YAML::Mark&) override {
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    // The parser takes what it cannot place in a document for the next one, and a stray `,` for documents without end.
+    if (started_ && !BeginsDocument(mark)) {
+      throw BoundPassed{mark, "does not belong to the text above: check indentation and brackets"};
+    }
+    started_ = true;
     open_.clear();
     anchors_.clear();
   }
@@ -96,9 +102,17 @@ class Builder final : public YAML::EventHandler {
     return node;
   }
 
+  bool BeginsDocument(const YAML::Mark& mark) {
+    for (; line_ < mark.line && !rest_.empty(); ++line_) {
+      rest_.remove_prefix(std::min(rest_.size(), rest_.find('\n')));
+      rest_.remove_prefix(std::min<std::size_t>(rest_.size(), 1));
+    }
+    return mark.column == 0 && rest_.starts_with("---");
+  }
+
   void Count(std::size_t nodes, const YAML::Mark& mark) {
     count_ += nodes;
-    if (count_ > kMaxNodes) throw BoundPassed{mark, "too large: more than 2000000 values, aliases counted in full"};
+    if (count_ > kMaxNodes) throw BoundPassed{mark, "too large: more than 500000 values, aliases counted in full"};
   }
 
   void Open(Node node, const YAML::Mark& mark, YAML::anchor_t anchor) {
@@ -180,7 +194,10 @@ class Builder final : public YAML::EventHandler {
   }
 
   const std::string file_;
+  std::string_view rest_;  // of the text, from line_ (from 0) on
+  int line_ = 0;
   std::vector<Fault>& faults_;
+  bool started_ = false;
   std::vector<Node> documents_;
   std::vector<OpenNode> open_;
   std::map<YAML::anchor_t, Anchor> anchors_;
@@ -203,7 +220,7 @@ std::vector<Node> ParseDocuments(std::string_view file, std::string_view text, s
     faults.push_back({std::string(file), 0, 0, "", std::to_string(text.size()) + " bytes", "larger than 16MiB", ""});
     return {};
   }
-  Builder builder(file, faults);
+  Builder builder(file, text, faults);
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);

@@ -33,7 +33,7 @@ struct Node {
 
 /// Bounds against documents that are made to exhaust: a document that passes one is refused.
 inline constexpr int kMaxNesting = 32;
-inline constexpr std::size_t kMaxNodes = 2'000'000;  // aliases count as what they stand for
+inline constexpr std::size_t kMaxNodes = 500'000;  // aliases count as what they stand for
 
 /// Reads every document of a stream (`---` separates them); one without content is left out.
 ///

@@ -126,8 +126,10 @@ std::string CheckEndpoint(std::string_view url) {
   if (!view.has_authority() || view.encoded_host().empty()) return "the URL needs a host";
   if (view.has_fragment()) return "a fragment is never sent: leave out `#...`";
   if (view.has_port()) {
-    // port_number() is 0 for what does not fit 16 bits.
-    if (view.port().empty() || view.port_number() == 0) return "a port is 1 to 65535";
+    unsigned number = 0;
+    const std::string_view port(view.port().data(), view.port().size());
+    const auto read = std::from_chars(port.data(), port.data() + port.size(), number);
+    if (read.ec != std::errc() || number == 0 || number > 65535) return "a port is 1 to 65535";
   }
   return {};
 }

@@ -1,0 +1,160 @@
+#include <gmock/gmock.h>
+
+#include "config/load.h"
+#include "tests/unit/config/config_fixture.h"
+
+namespace posthorn::config {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::vector<std::string> Paths(const std::vector<Fault>& faults) {
+  std::vector<std::string> paths;
+  for (const Fault& fault : faults) paths.push_back(fault.path);
+  return paths;
+}
+
+TEST(LoadDeploymentTest, WholeFile) {
+  const auto loaded = LoadText(R"(
+fleet: orders
+instance: ${HOST}-2
+kafka:
+  bootstrap.servers: ${BROKERS:-localhost:9092}
+  sasl.password: file:/run/secrets/kafka
+  enable.idempotence: true
+admin: 127.0.0.1:8080
+subscriptions:
+  file: subscriptions.yaml
+shards: 2
+memory: 128MiB
+shutdown_timeout: 10s
+shares: static
+log: { level: warning, format: json }
+commit_requests_per_second: 200
+max_clock_offset: 50ms
+)",
+                               {}, FakeEnvironment({{"HOST", "box"}}, {{"/run/secrets/kafka", "pass\n"}}));
+  ASSERT_TRUE(loaded) << ToString(loaded.faults);
+  const Deployment& d = *loaded.value;
+  EXPECT_EQ(d.fleet, "orders");
+  EXPECT_EQ(d.instance, "box-2");
+  EXPECT_EQ(d.slot, 2u);
+  EXPECT_EQ(d.membership, Membership::kStatic);
+  EXPECT_EQ(d.kafka.at("bootstrap.servers"), "localhost:9092");
+  EXPECT_EQ(d.kafka.at("sasl.password"), "pass");
+  EXPECT_EQ(d.kafka.at("enable.idempotence"), "true");
+  EXPECT_THAT(d.secret_kafka, ElementsAre("sasl.password"));
+  EXPECT_EQ(d.admin, "127.0.0.1:8080");
+  EXPECT_EQ(d.subscriptions_file, "subscriptions.yaml");
+  EXPECT_EQ(d.shards, 2u);
+  EXPECT_EQ(d.memory, 128u << 20);
+  EXPECT_EQ(d.shutdown_timeout, Milliseconds(10'000));
+  EXPECT_EQ(d.log_level, "warning");
+  EXPECT_TRUE(d.log_json);
+  EXPECT_EQ(d.commit_requests_per_second, 200u);
+  EXPECT_EQ(d.max_clock_offset, Milliseconds(50));
+}
+
+TEST(LoadDeploymentTest, SlotIsTheTrailingNumber) {
+  const auto slot = [](const std::string& instance) {
+    return LoadText(kDeploymentText, {"instance=" + instance}).value->slot;
+  };
+  EXPECT_EQ(slot("orders-2"), 2u);
+  EXPECT_EQ(slot("2"), 2u);
+  EXPECT_EQ(slot("orders-010"), 10u);
+  EXPECT_EQ(slot("orders"), std::nullopt);
+  EXPECT_EQ(slot("orders-2a"), std::nullopt);
+  EXPECT_EQ(slot("orders-99999999999"), std::nullopt);
+}
+
+TEST(LoadDeploymentTest, MembershipFollowsInstance) {
+  EXPECT_EQ(LoadText(kDeploymentText).value->membership, Membership::kDynamic);
+  EXPECT_EQ(LoadText(kDeploymentText, {"instance=a-1"}).value->membership, Membership::kStatic);
+  EXPECT_EQ(LoadText(kDeploymentText, {"instance=a-1", "membership=dynamic"}).value->membership, Membership::kDynamic);
+  const auto faults = LoadText(kDeploymentText, {"membership=static"}).faults;
+  ASSERT_THAT(faults, SizeIs(1));
+  EXPECT_THAT(faults[0].rule, HasSubstr("needs an `instance`"));
+}
+
+TEST(LoadDeploymentTest, OverridesReplaceAndAdd) {
+  const auto loaded =
+      LoadText(kDeploymentText, {"kafka.bootstrap.servers=other:1", "kafka.client.id=me", "log.level=debug",
+                                 "admin=127.0.0.1:0", "subscriptions.file=x=y.yaml", "admin="});
+  ASSERT_TRUE(loaded) << ToString(loaded.faults);
+  EXPECT_EQ(loaded.value->kafka.at("bootstrap.servers"), "other:1");
+  EXPECT_EQ(loaded.value->kafka.at("client.id"), "me");
+  EXPECT_EQ(loaded.value->log_level, "debug");
+  EXPECT_EQ(loaded.value->subscriptions_file, "x=y.yaml");
+  EXPECT_EQ(loaded.value->admin, "");
+}
+
+TEST(LoadDeploymentTest, OverridesAloneMakeADeployment) {
+  EXPECT_TRUE(LoadText("", {"fleet=f", "kafka.bootstrap.servers=h:1", "subscriptions.file=s"}));
+}
+
+TEST(LoadDeploymentTest, FaultsOfOverridesNameThem) {
+  const auto faults = LoadText(kDeploymentText, {"shrads=2", "shards=none", "nonsense", "fleet.x=1"}).faults;
+  ASSERT_THAT(faults, SizeIs(3)) << ToString(faults);
+  for (const Fault& fault : faults) EXPECT_EQ(fault.file, "--set");
+  EXPECT_THAT(ToString(faults), HasSubstr("did you mean `shards`?"));
+}
+
+TEST(LoadDeploymentTest, OnlyWordsOfTheTableOverride) {
+  const auto faults = LoadText(kDeploymentText, {"log.colour=red"}).faults;
+  ASSERT_THAT(faults, SizeIs(1));
+  EXPECT_EQ(faults[0].path, "log.colour");
+  EXPECT_THAT(faults[0].hint, HasSubstr("level"));
+}
+
+TEST(LoadDeploymentTest, AllFaultsAtOnce) {
+  const auto faults = LoadText(
+                          "instance: ${NONE}\nkafka: { group.id: x }\nshards: 0\nmemory: 5\nunknown_thing: 1\n"
+                          "shares: adaptive\nsubscriptions: { etcd: { url: x } }\nlog: loud\n")
+                          .faults;
+  EXPECT_THAT(Paths(faults), ::testing::UnorderedElementsAre("fleet", "instance", "kafka.group.id",
+                                                             "kafka.bootstrap.servers", "shards", "memory",
+                                                             "unknown_thing", "shares", "subscriptions.etcd", "log"));
+}
+
+TEST(LoadDeploymentTest, OneSourceIsNeeded) {
+  EXPECT_THAT(Paths(LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\n").faults), ElementsAre("subscriptions"));
+  EXPECT_THAT(Paths(LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\nsubscriptions: {}\n").faults),
+              ElementsAre("subscriptions.file"));
+  EXPECT_THAT(Paths(LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\nsubscriptions:\n").faults),
+              ElementsAre("subscriptions.file"));
+  EXPECT_THAT(Paths(LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\nsubscriptions: { file: '' }\n").faults),
+              ElementsAre("subscriptions.file"));
+}
+
+TEST(LoadDeploymentTest, SecretsNeverStandInFaults) {
+  const auto loaded = LoadText(
+      "fleet: f\nsubscriptions: { file: s }\nkafka:\n  bootstrap.servers: h:1\n  sasl.password: \"hun\\0ter2\"\n"
+      "  ssl.key.password: ${NONE}hunter2\n  sasl.passwrod: [ hunter2 ]\npasword: hunter2\n");
+  EXPECT_THAT(loaded.faults, SizeIs(4)) << ToString(loaded.faults);
+  EXPECT_THAT(ToString(loaded.faults), ::testing::Not(HasSubstr("hunter2")));
+}
+
+TEST(LoadDeploymentTest, TwoDocumentsAreAFault) {
+  EXPECT_THAT(LoadText(kDeploymentText + "---\nfleet: x\n").faults, SizeIs(1));
+}
+
+TEST(LoadDeploymentTest, MissingFileIsAFault) {
+  const auto loaded = LoadDeployment("/nowhere/posthorn.yaml");
+  ASSERT_THAT(loaded.faults, SizeIs(1));
+  EXPECT_THAT(loaded.faults[0].rule, HasSubstr("cannot be read"));
+  EXPECT_THAT(LoadDeployment("/").faults, SizeIs(1));
+}
+
+TEST(LoadDeploymentTest, FileIsToldFromSubscriptions) {
+  EXPECT_TRUE(LooksLikeDeployment(kDeploymentText));
+  EXPECT_TRUE(LooksLikeDeployment("fleet: x\nshrads: 1\n"));
+  EXPECT_FALSE(LooksLikeDeployment(OneSubscription("")));
+  EXPECT_FALSE(LooksLikeDeployment("subscriptions: []\nallow_empty: true\n"));
+  EXPECT_FALSE(LooksLikeDeployment(""));
+}
+
+}  // namespace
+}  // namespace posthorn::config

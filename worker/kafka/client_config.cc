@@ -102,6 +102,7 @@ std::vector<std::string> ClientConfig::Faults() const {
     if (conf != nullptr) {
       rd_kafka_conf_set(conf.get(), "bootstrap.servers", "", nullptr, 0);
       rd_kafka_conf_set(conf.get(), "metadata.broker.list", "", nullptr, 0);
+      rd_kafka_conf_set(conf.get(), "log_level", "0", nullptr, 0);
       if (NewClient(std::move(conf), role, error) != nullptr) continue;
     }
     const std::string fault = "kafka: " + error;

@@ -1,6 +1,7 @@
 #include "worker/kafka/commit_planner.h"
 
 #include <algorithm>
+#include <cassert>
 #include <functional>
 
 namespace posthorn::kafka {
@@ -36,6 +37,7 @@ CommitPlanner::Time CommitPlanner::RefreshTime(Time now, bool age_known) {
 }
 
 void CommitPlanner::Update(const Key& key, delivery::Position position, bool urgent, bool changed, Time now) {
+  assert(position.next >= 0);
   auto& subscription = subscriptions_[key.subscription];
   auto& entry = subscription.entries[key.partition];
   const bool fresh = entry.version == 0;
@@ -193,8 +195,10 @@ std::vector<CommitPlanner::Batch> CommitPlanner::Take(Time now) {
       }
       client.tokens -= 1;
     }
+    auto batch = MakeBatch(*ready, index, now);
+    if (batch.items.empty()) continue;  // what was due has been dropped
     ++client.in_flight;
-    batches.push_back(MakeBatch(*ready, index, now));
+    batches.push_back(std::move(batch));
   }
   return batches;
 }
@@ -211,7 +215,7 @@ CommitPlanner::Batch CommitPlanner::MakeBatch(Ready& ready, std::uint32_t client
     entry.changed_since.reset();
     entry.flush = false;
   }
-  subscription.busy = true;
+  subscription.busy = !batch.items.empty();
   subscription.refresh = false;
   subscription.flush = false;
   subscription.turn_at.reset();

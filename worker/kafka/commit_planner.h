@@ -66,7 +66,7 @@ class CommitPlanner {
   void Abandon(Calls& calls);
   void SetRetention(Duration retention, Time now);
 
-  /// The requests to send at `now`. Their subscriptions are busy until Done.
+  /// The requests to send at `now`, none of them empty. Their subscriptions are busy until Done.
   std::vector<Batch> Take(Time now);
   /// When Take will have something next, as far as is known; Time::max() when nothing is noted.
   [[nodiscard]] Time wake_at() const { return wake_at_; }

@@ -38,6 +38,7 @@ std::unique_ptr<EmbeddedBroker> EmbeddedBroker::Create(std::string& error) {
   auto impl = std::make_unique<Impl>();
   config::Deployment deployment;
   deployment.fleet = "embedded-broker";
+  deployment.kafka["log_level"] = "3";  // this client connects to nobody, which librdkafka would remark on
   impl->client = NewClient(ClientConfig::From(deployment, true), Role::kProducer, error);
   if (impl->client == nullptr) return nullptr;
   impl->cluster.reset(rd_kafka_mock_cluster_new(impl->client.get(), 1));

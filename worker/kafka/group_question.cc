@@ -2,20 +2,44 @@
 
 #include <utility>
 
-namespace posthorn::kafka {
+#include "worker/kafka/client.h"
+#include "worker/runtime/log.h"
 
-GroupQuestion::GroupQuestion(rd_kafka_t* client, std::string group, std::function<void()> answered)
-    : client_(client), group_(std::move(group)), answered_(std::move(answered)), queue_(rd_kafka_queue_new(client_)) {
-  rd_kafka_queue_cb_event_enable(
-      queue_.get(), [](rd_kafka_t*, void* self) { static_cast<GroupQuestion*>(self)->answered_(); }, this);
+namespace posthorn::kafka {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(5);
+
+}  // namespace
+
+GroupQuestion::GroupQuestion(const ClientConfig& config, std::function<void()> answered)
+    : config_(config), answered_(std::move(answered)) {}
+
+GroupQuestion::~GroupQuestion() { Rest(); }
+
+void GroupQuestion::Rest() {
+  if (queue_ != nullptr) rd_kafka_queue_cb_event_enable(queue_.get(), nullptr, nullptr);
+  queue_.reset();
+  client_.reset();
 }
 
-GroupQuestion::~GroupQuestion() { rd_kafka_queue_cb_event_enable(queue_.get(), nullptr, nullptr); }
-
-void GroupQuestion::Ask(int timeout_ms) {
-  const auto options = NewAdminOptions(client_, RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, timeout_ms, ++asked_);
-  const char* group = group_.c_str();
-  rd_kafka_DescribeConsumerGroups(client_, &group, 1, options.get(), queue_.get());
+void GroupQuestion::Ask() {
+  asked_at_ = std::chrono::steady_clock::now();
+  if (client_ == nullptr) {
+    std::string error;
+    client_ = NewClient(config_, Role::kAdmin, error);
+    if (client_ == nullptr) {
+      runtime::Log(runtime::LogLevel::kError, "no client to ask the coordinator", {{"error", error}});
+      return;
+    }
+    queue_.reset(rd_kafka_queue_new(client_.get()));
+    rd_kafka_queue_cb_event_enable(
+        queue_.get(), [](rd_kafka_t*, void* self) { static_cast<GroupQuestion*>(self)->answered_(); }, this);
+  }
+  const auto options =
+      NewAdminOptions(client_.get(), RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, kCoordinatorTimeout, ++asked_);
+  const char* group = config_.fleet().c_str();
+  rd_kafka_DescribeConsumerGroups(client_.get(), &group, 1, options.get(), queue_.get());
 }
 
 GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
@@ -29,7 +53,7 @@ GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
         return Answer::kFailed;
     }
   };
-  while (const EventPtr event{rd_kafka_queue_poll(queue_.get(), 0)}) {
+  while (const EventPtr event{queue_ != nullptr ? rd_kafka_queue_poll(queue_.get(), 0) : nullptr}) {
     const auto* result = rd_kafka_event_DescribeConsumerGroups_result(event.get());
     if (result == nullptr || reinterpret_cast<std::uintptr_t>(rd_kafka_event_opaque(event.get())) != asked_) continue;
     if (const auto error = rd_kafka_event_error(event.get()); error != RD_KAFKA_RESP_ERR_NO_ERROR)
@@ -48,7 +72,9 @@ GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
                ? Answer::kMember
                : Answer::kUnsettled;
   }
-  return Answer::kNone;
+  if (std::chrono::steady_clock::now() - asked_at_ < kPatience) return Answer::kNone;
+  Rest();
+  return Answer::kFailed;
 }
 
 }  // namespace posthorn::kafka

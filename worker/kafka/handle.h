@@ -33,6 +33,12 @@ inline PartitionListPtr NewPartitionList(std::size_t size = 0) {
   return PartitionListPtr(rd_kafka_topic_partition_list_new(static_cast<int>(size)));
 }
 
+/// Time limit of admin requests that go to a group's coordinator, the longest librdkafka takes. One that ends while its
+/// coordinator is not connected aborts the process as soon as the coordinator is back (rd_kafka_admin_coord_request
+/// returns an error for a request object that is freed already; 2.0.2 and every version up to 2.14). So the limit must
+/// never be reached: whoever waits keeps a clock of its own and, when tired of waiting, destroys the client.
+inline constexpr int kCoordinatorTimeout = 3'600'000;  // ms
+
 /// Options of one admin request: its time limit, and the number by which its answer is told from the others.
 inline AdminOptionsPtr NewAdminOptions(rd_kafka_t* client, rd_kafka_admin_op_t operation, int timeout_ms,
                                        std::uintptr_t tag = 0) {

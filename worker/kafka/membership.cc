@@ -58,16 +58,14 @@ PartitionListPtr ToList(const std::vector<TopicPartition>& partitions) {
 class Membership::Impl final : public FeedHost {
  public:
   Impl(const ClientConfig& config, ClientPtr consumer, ClientPtr admin, QueueLimits limits)
-      : fleet_(config.fleet()),
-        static_member_(config.static_member()),
-        embedded_(config.embedded()),
+      : embedded_(config.embedded()),
         session_timeout_(config.session_timeout()),
         heartbeat_(config.heartbeat_interval()),
         limits_(limits),
         consumer_(std::move(consumer)),
         admin_(std::move(admin)),
         queue_(rd_kafka_queue_get_consumer(consumer_.get())),
-        question_(std::make_unique<GroupQuestion>(admin_.get(), fleet_, [this] { WakeThread(); })) {
+        question_(std::make_unique<GroupQuestion>(config, [this] { WakeThread(); })) {
     // Errors of the client and its rebalances in one queue.
     rd_kafka_poll_set_consumer(consumer_.get());
   }
@@ -167,8 +165,6 @@ class Membership::Impl final : public FeedHost {
   }
   [[nodiscard]] Time NextDeadline() const;
 
-  const std::string fleet_;
-  const bool static_member_;
   const bool embedded_;
   const std::chrono::milliseconds session_timeout_;
   const std::chrono::milliseconds heartbeat_;
@@ -308,6 +304,7 @@ void Membership::Impl::ServeGuard() {
     return;
   }
   if (!guard_.joined() || guard_.clear()) {
+    if (check_) question_->Rest();
     check_.reset();
     return;
   }
@@ -341,7 +338,7 @@ void Membership::Impl::ServeGuard() {
   }
   if (now < check_->ask_at) return;
   check_->asked = true;
-  question_->Ask(kAskTimeout);
+  question_->Ask();
 }
 
 void Membership::Impl::Serve(const rd_kafka_event_t& constant) {

@@ -19,12 +19,12 @@ using ResourcePtr = std::unique_ptr<rd_kafka_ConfigResource_t, Deleter<&rd_kafka
 }  // namespace
 
 bool RetentionQuestion::Ask() {
-  const auto broker = rd_kafka_controllerid(client_, 0);  // any broker has the figure; this one's id is at hand
+  const auto broker = rd_kafka_controllerid(client_.get(), 0);  // any broker has the figure; this one's id is at hand
   if (broker < 0) return false;
   const ResourcePtr resource(rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_BROKER, std::to_string(broker).c_str()));
   auto* raw = resource.get();
-  const auto options = NewAdminOptions(client_, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, kTimeout);
-  rd_kafka_DescribeConfigs(client_, &raw, 1, options.get(), queue_.get());
+  const auto options = NewAdminOptions(client_.get(), RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, kTimeout);
+  rd_kafka_DescribeConfigs(client_.get(), &raw, 1, options.get(), queue_.get());
   return true;
 }
 

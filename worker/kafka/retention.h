@@ -3,6 +3,7 @@
 // Private to this room.
 
 #include <chrono>
+#include <utility>
 
 #include "worker/kafka/handle.h"
 
@@ -15,7 +16,8 @@ namespace posthorn::kafka {
 class RetentionQuestion {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  explicit RetentionQuestion(rd_kafka_t* client) : client_(client), queue_(rd_kafka_queue_new(client)) {}
+  explicit RetentionQuestion(ClientPtr client)
+      : client_(std::move(client)), queue_(rd_kafka_queue_new(client_.get())) {}
 
   /// True when the question is settled.
   bool Step(Time now);
@@ -25,8 +27,8 @@ class RetentionQuestion {
  private:
   bool Ask();
 
-  rd_kafka_t* const client_;
-  QueuePtr queue_;
+  ClientPtr client_;
+  QueuePtr queue_;  // declared after the client, gone before it
   bool asked_ = false;
   Time next_ = Time::min();
   std::chrono::milliseconds found_ = std::chrono::hours(24 * 7);

@@ -15,11 +15,14 @@ constexpr auto kDeadLetterRetry = std::chrono::seconds(1);
 
 bool DueLater(const Delivery* a, const Delivery* b) { return a->due > b->due; }
 
-/// `at + by` without running over the end of time (a TTL may be as long as its type allows).
-runtime::WallTime AddSaturating(runtime::WallTime at, runtime::Nanoseconds by) {
-  const auto left = runtime::WallTime::max() - at;
-  return by >= left ? runtime::WallTime::max() : at + by;
+/// Milliseconds as nanoseconds without running over: a TTL, or a timestamp some producer gave, may be anything.
+runtime::Nanoseconds Saturated(std::chrono::milliseconds ms) {
+  constexpr auto kMost = std::chrono::duration_cast<std::chrono::milliseconds>(runtime::Nanoseconds::max());
+  return std::clamp(ms, -kMost, kMost);
 }
+
+/// Retries first, in the order they came due; then what was never tried, by offset.
+Offset ReadyOrder(const Delivery& delivery) { return delivery.attempts > 0 ? -1 : delivery.record->offset(); }
 
 void ObserveDuration(ShardStats& stats, runtime::Nanoseconds elapsed) {
   const double seconds = std::chrono::duration<double>(elapsed).count();
@@ -48,6 +51,7 @@ Lane::Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std:
 
 Lane::~Lane() {
   assert(in_flight_ == 0);
+  if (queued_in != nullptr) queued_in->Remove(*this);
   ready_.clear();
   waiting_.clear();
   UpdateGauges();
@@ -56,12 +60,12 @@ Lane::~Lane() {
 Delivery* Lane::Head(const runtime::Now& now) {
   if (closing_ || subscription_->stopped) return nullptr;
   for (;;) {
-    if (ready_.empty() && Take(now) == nullptr) {
+    if (ready_.empty() && Take() == nullptr) {
       UpdateGauges();
       return nullptr;
     }
     Delivery* head = ready_.front();
-    if (now.wall < Deadline(*head)) {
+    if (TimeLeft(*head, now) > runtime::Nanoseconds(0)) {
       UpdateGauges();
       return head;
     }
@@ -70,7 +74,7 @@ Delivery* Lane::Head(const runtime::Now& now) {
   }
 }
 
-Delivery* Lane::Take(const runtime::Now& now) {
+Delivery* Lane::Take() {
   if (!attached_ || !HasRoom()) return nullptr;
   while (const RecordPtr* record = partition_.ring.At(cursor_)) {
     ++cursor_;
@@ -86,7 +90,6 @@ Delivery* Lane::Take(const runtime::Now& now) {
     }
     delivery->record = *record;
     delivery->ticket = tracker_.Start((*record)->offset());
-    delivery->first_seen = now.wall;
     delivery->state = Delivery::State::kReady;
     delivery->slot = all_.size();
     ready_.push_back(delivery.get());
@@ -96,12 +99,16 @@ Delivery* Lane::Take(const runtime::Now& now) {
   return nullptr;
 }
 
-runtime::WallTime Lane::Deadline(const Delivery& delivery) const {
+/// How much of its TTL a message has left. Waiting for its first permit costs it nothing: it could not have been tried.
+runtime::Nanoseconds Lane::TimeLeft(const Delivery& delivery, const runtime::Now& now) const {
   const auto& config = *subscription_->config;
+  const auto ttl = Saturated(config.ttl);
   if (config.ttl_from == config::TtlFrom::kPublished && delivery.record->timestamp_ms() >= 0) {
-    return AddSaturating(runtime::WallTime(std::chrono::milliseconds(delivery.record->timestamp_ms())), config.ttl);
+    const auto age =
+        now.wall.time_since_epoch() - Saturated(std::chrono::milliseconds(delivery.record->timestamp_ms()));
+    return age > runtime::Nanoseconds(0) ? ttl - age : ttl;
   }
-  return AddSaturating(delivery.first_seen, config.ttl);
+  return delivery.could_be_tried ? ttl - (now.steady - *delivery.could_be_tried) : ttl;
 }
 
 void Lane::StartAttempt(const runtime::Now& now, ratelimit::Label label) {
@@ -110,8 +117,8 @@ void Lane::StartAttempt(const runtime::Now& now, ratelimit::Label label) {
   delivery.state = Delivery::State::kInFlight;
   delivery.label = label;
   ++delivery.attempts;
-  if (delivery.attempts == 1) delivery.first_attempt = now.wall;
-  delivery.last_attempt = now.wall;
+  delivery.started = now.wall;
+  if (!delivery.could_be_tried) delivery.could_be_tried = now.steady;
   ++in_flight_;
   subscription_->stats(shard_.index()).attempts_by_label.Add(label);
   UpdateGauges();
@@ -127,11 +134,13 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
   const auto& now = shard_.loop().now();
   auto& stats = subscription_->stats(shard_.index());
   --in_flight_;
-  shard_.ReleaseSlot(*subscription_);
+  shard_.ReleaseSlot(*subscription_, /*used=*/true);
   if (response.verdict != Verdict::kNotSent) {
     ObserveDuration(stats, response.elapsed);
     delivery.last_status = response.status;
     delivery.last_error.assign(response.error);
+    if (delivery.attempts == 1) delivery.first_attempt = delivery.started;
+    delivery.last_attempt = delivery.started;
   }
   switch (response.verdict) {
     case Verdict::kDelivered:
@@ -156,8 +165,7 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
       if (closing_) {
         spare_.push_back(Remove(delivery));
       } else {
-        delivery.state = Delivery::State::kReady;
-        ready_.push_front(&delivery);
+        MakeReady(delivery);
       }
       break;
   }
@@ -171,6 +179,10 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
 
 void Lane::Retry(Delivery& delivery, const Response& response, const runtime::Now& now) {
   const auto& config = *subscription_->config;
+  if (cancelling_) {
+    spare_.push_back(Remove(delivery));
+    return;
+  }
   if (config.max_attempts && delivery.attempts >= *config.max_attempts) {
     GiveUp(delivery, DeadLetterReason::kAttempts);
     return;
@@ -179,7 +191,7 @@ void Lane::Retry(Delivery& delivery, const Response& response, const runtime::No
   if (response.retry_after) {
     wait = std::max<runtime::Nanoseconds>(wait, std::min(*response.retry_after, config.retry_after_max));
   }
-  if (AddSaturating(now.wall, wait) >= Deadline(delivery)) {
+  if (wait >= TimeLeft(delivery, now)) {
     // No attempt is planned past the deadline.
     GiveUp(delivery, DeadLetterReason::kExpired);
     return;
@@ -190,6 +202,12 @@ void Lane::Retry(Delivery& delivery, const Response& response, const runtime::No
   }
   delivery.state = Delivery::State::kWaiting;
   WaitUntil(delivery, now.steady + wait);
+}
+
+void Lane::MakeReady(Delivery& delivery) {
+  delivery.state = Delivery::State::kReady;
+  const auto later = [](Offset order, const Delivery* other) { return order < ReadyOrder(*other); };
+  ready_.insert(std::upper_bound(ready_.begin(), ready_.end(), ReadyOrder(delivery), later), &delivery);
 }
 
 void Lane::WaitUntil(Delivery& delivery, runtime::SteadyTime due) {
@@ -216,8 +234,7 @@ void Lane::OnRetryTimer() {
     if (delivery->state == Delivery::State::kDeadLetter) {
       WriteDeadLetter(*delivery);
     } else {
-      delivery->state = Delivery::State::kReady;
-      ready_.push_back(delivery);
+      MakeReady(*delivery);
     }
   }
   ArmRetryTimer();
@@ -309,14 +326,16 @@ std::unique_ptr<Delivery> Lane::Remove(Delivery& delivery) {
   all_.pop_back();
   removed->record.reset();
   removed->attempts = 0;
+  removed->could_be_tried.reset();
   removed->last_status = 0;
   removed->last_error.clear();
   shard_.Touched(partition_);
   return removed;
 }
 
-void Lane::Close(std::function<void()> drained) {
+void Lane::Close(bool lost, std::function<void()> drained) {
   closing_ = true;
+  lost_ = lost;
   drained_ = std::move(drained);
   if (retry_timer_) retry_timer_->Cancel();
   for (Delivery* delivery : ready_) Remove(*delivery);
@@ -332,6 +351,7 @@ void Lane::CancelInFlight() {
   for (const auto& delivery : all_) {
     if (delivery->state == Delivery::State::kInFlight) flying.push_back(delivery.get());
   }
+  cancelling_ = true;
   for (Delivery* delivery : flying) shard_.sender().Cancel(*delivery);
   alive_ = std::make_shared<bool>(true);  // answers to what was being written find nobody
   writing_dead_letters_ = 0;
@@ -349,6 +369,7 @@ void Lane::CheckDrained() {
 
 void Lane::Commit(bool urgent) {
   finished_since_commit_ = 0;
+  if (lost_) return;
   if (tracker_.next() == committed_) return;
   committed_ = tracker_.next();
   shard_.offsets().Update(key(), Position{committed_, {}}, urgent, /*changed=*/true);

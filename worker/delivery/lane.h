@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,9 @@ struct SubscriptionOnShard {
   std::shared_ptr<Target> target;
   std::shared_ptr<PermitQueue> permits;
   std::deque<Lane*> waiting_for_slot;
-  bool stopped = false;  // paused, max-rate 0 or removed: no new attempts
+  std::uint32_t slots_held = 0;  // of shared->slots, by this shard
+  bool yields_slots = false;     // it is another shard's turn
+  bool stopped = false;          // paused, max-rate 0 or removed: no new attempts
   [[nodiscard]] ShardStats& stats(std::uint32_t shard) const { return *shared->per_shard[shard]; }
 };
 
@@ -44,8 +47,9 @@ class Delivery final : public AttemptHandler {
   RecordPtr record;
   std::size_t slot = 0;  // index in Lane::all_
   OffsetTracker::Ticket ticket = 0;
-  std::uint32_t attempts = 0;      // started and written
-  runtime::WallTime first_seen{};  // when the lane took it: the TTL's start (`ttl_from: read`)
+  std::uint32_t attempts = 0;                         // those taken back do not count
+  std::optional<runtime::SteadyTime> could_be_tried;  // the first permit: the TTL's start (`ttl_from: read`)
+  runtime::WallTime started{};                        // the attempt in flight
   runtime::WallTime first_attempt{};
   runtime::WallTime last_attempt{};
   runtime::SteadyTime due{};   // next attempt, while it waits for one
@@ -79,7 +83,8 @@ class Lane {
   void FinishAttempt(Delivery& delivery, const Response& response);
 
   /// No new attempts from now on; `drained` is called once nothing is in flight and no dead letter is being written.
-  void Close(std::function<void()> drained);
+  /// `lost`: the partition belongs to somebody else already, so that nothing is committed any more.
+  void Close(bool lost, std::function<void()> drained);
   /// Ends what is still in flight and waits for no dead letter any more; used when waiting for Close took too long or
   /// the partition is lost. Nothing of it counts as finished: it comes again.
   void CancelInFlight();
@@ -111,8 +116,9 @@ class Lane {
   bool waits_for_slot = false;
 
  private:
-  Delivery* Take(const runtime::Now& now);
-  [[nodiscard]] runtime::WallTime Deadline(const Delivery& delivery) const;
+  Delivery* Take();
+  [[nodiscard]] runtime::Nanoseconds TimeLeft(const Delivery& delivery, const runtime::Now& now) const;
+  void MakeReady(Delivery& delivery);
   void Retry(Delivery& delivery, const Response& response, const runtime::Now& now);
   void WaitUntil(Delivery& delivery, runtime::SteadyTime due);
   void GiveUp(Delivery& delivery, DeadLetterReason reason);
@@ -134,6 +140,8 @@ class Lane {
   Offset next_to_take_;
   bool attached_ = true;
   bool closing_ = false;
+  bool lost_ = false;
+  bool cancelling_ = false;
   std::function<void()> drained_;
 
   OffsetTracker tracker_;

@@ -45,19 +45,20 @@ void PermitQueue::Pump(const runtime::Now& now) {
       lane.queued_in = nullptr;
       continue;
     }
-    if (!subscription.shared->slots.TakeOrWait(shard_.index())) {
+    if (!subscription.shared->slots.TakeOrWait(shard_.index(), subscription.slots_held, subscription.yields_slots)) {
       lanes_.pop_front();
       lane.queued_in = nullptr;
       lane.waits_for_slot = true;
       subscription.waiting_for_slot.push_back(&lane);
       continue;
     }
+    ++subscription.slots_held;
     ratelimit::Label label = ratelimit::LabelAt(now.wall);
     if (limiter_) {
       const auto decision = limiter_->Acquire(now.wall, kLongestWait);
       const auto* admitted = std::get_if<ratelimit::Admitted>(&decision);
       if (admitted == nullptr) {
-        shard_.ReleaseSlot(subscription);
+        shard_.ReleaseSlot(subscription, /*used=*/false);
         auto wait = std::chrono::duration_cast<runtime::Nanoseconds>(kLongestWait);
         if (const auto* later = std::get_if<ratelimit::TryAgainAt>(&decision)) wait = later->at - now.wall;
         ArmTimer(now, std::max<runtime::Nanoseconds>(wait, kTimerQuantum));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "worker/runtime/log.h"
 
@@ -41,19 +42,23 @@ void Shard::Tick() {
     CommitTick();
     next_commit_ = now.steady + kCommitInterval;
   }
+  for (auto& [name, subscription] : subscriptions_) {
+    // Whoever was let go first may have had nothing to send after all.
+    if (std::exchange(subscription->yields_slots, false)) WakeWaiting(*subscription);
+  }
   // Room in the worker's memory may have come free on another shard.
   for (auto& [id, partition] : partitions_) Touched(*partition);
   tick_->Arm(now.steady + kTick);
 }
 
 void Shard::CommitTick() {
-  ForEachLane([](Lane& lane) { lane.Commit(/*urgent=*/false); });
+  ForEachLane([](Partition&, Lane& lane) { lane.Commit(/*urgent=*/false); });
 }
 
 template <typename Visit>
 void Shard::ForEachLane(Visit visit) {
   for (auto& [id, partition] : partitions_) {
-    for (auto& lane : partition->lanes) visit(*lane);
+    for (auto& lane : partition->lanes) visit(*partition, *lane);
   }
 }
 
@@ -97,28 +102,27 @@ double Shard::Random() {
 
 // ---- subscriptions
 
-std::shared_ptr<PermitQueue> Shard::QueueFor(const SubscriptionUpdate& update) {
-  if (update.limiter) {
-    for (const auto& [name, subscription] : subscriptions_) {
-      if (subscription->permits && subscription->permits->limiter() == update.limiter.get()) {
-        return subscription->permits;
-      }
-    }
-  } else {
-    const auto it = subscriptions_.find(update.config->name);
-    if (it != subscriptions_.end() && it->second->permits && it->second->permits->limiter() == nullptr) {
-      return it->second->permits;
-    }
+std::shared_ptr<PermitQueue> Shard::QueueFor(const SubscriptionUpdate& update, const SubscriptionOnShard& subscription,
+                                             QueuesByLimiter& queues) {
+  if (!update.limiter) {
+    const auto& own = subscription.permits;
+    return own && own->limiter() == nullptr ? own : std::make_shared<PermitQueue>(*this, nullptr);
   }
-  return std::make_shared<PermitQueue>(*this, update.limiter);
+  auto& queue = queues[update.limiter.get()];
+  if (!queue) queue = std::make_shared<PermitQueue>(*this, update.limiter);
+  return queue;
 }
 
 void Shard::SetSubscriptions(const std::vector<SubscriptionUpdate>& updates) {
   std::map<std::string, std::shared_ptr<SubscriptionOnShard>> kept;
+  QueuesByLimiter queues;
+  for (const auto& [name, subscription] : subscriptions_) {
+    if (auto* limiter = subscription->permits->limiter()) queues[limiter] = subscription->permits;
+  }
   for (const auto& update : updates) {
     auto& known = subscriptions_[update.config->name];
     if (!known || known->shared != update.shared) {
-      if (known) known->stopped = true;  // removed and added again: the old lanes drain on their own
+      if (known) Stop(*known);  // removed and added again: the old lanes drain on their own
       known = std::make_shared<SubscriptionOnShard>();
       known->shared = update.shared;
     }
@@ -126,35 +130,17 @@ void Shard::SetSubscriptions(const std::vector<SubscriptionUpdate>& updates) {
       known->target = sender().Prepare(*update.config);
     }
     known->config = update.config;
-    MoveToQueue(*known, QueueFor(update));
-    const bool was_stopped = known->stopped;
-    known->stopped = update.stopped;
-    if (was_stopped != update.stopped) {
-      ForEachLane([&](Lane& lane) {
-        if (&lane.subscription() != known.get() || lane.closing()) return;
-        if (update.stopped) {
-          Detach(lane);
-        }
-      });
-      if (!update.stopped) {
-        for (auto& [id, partition] : partitions_) {
-          for (auto& lane : partition->lanes) {
-            if (&lane->subscription() == known.get() && !lane->closing()) {
-              lane->Attach(CursorFor(*partition, lane->next_to_take()));
-            }
-          }
-        }
-      }
+    MoveToQueue(*known, QueueFor(update, *known, queues));
+    if (update.stopped) {
+      Stop(*known);
+    } else if (known->stopped) {
+      Resume(*known);
     }
     kept[update.config->name] = known;
   }
   for (auto& [name, subscription] : subscriptions_) {
-    if (kept.find(name) == kept.end()) {
-      subscription->stopped = true;  // its lanes are closed by the dispatcher; nothing new starts from now on
-      ForEachLane([&](Lane& lane) {
-        if (&lane.subscription() == subscription.get()) Detach(lane);
-      });
-    }
+    // Its lanes are closed by the dispatcher; nothing new starts from now on.
+    if (kept.find(name) == kept.end()) Stop(*subscription);
   }
   subscriptions_ = std::move(kept);
   PumpAll();
@@ -163,7 +149,7 @@ void Shard::SetSubscriptions(const std::vector<SubscriptionUpdate>& updates) {
 void Shard::MoveToQueue(SubscriptionOnShard& subscription, const std::shared_ptr<PermitQueue>& queue) {
   if (subscription.permits == queue) return;
   if (subscription.permits) {
-    ForEachLane([&](Lane& lane) {
+    ForEachLane([&](Partition&, Lane& lane) {
       if (&lane.subscription() == &subscription && lane.queued_in != nullptr) lane.queued_in->Remove(lane);
     });
     to_pump_.erase(std::remove(to_pump_.begin(), to_pump_.end(), subscription.permits.get()), to_pump_.end());
@@ -173,9 +159,24 @@ void Shard::MoveToQueue(SubscriptionOnShard& subscription, const std::shared_ptr
 }
 
 /// A stopped subscription must not hold up the others of its topic: its lanes leave the ring and come back by a rewind.
-void Shard::Detach(Lane& lane) {
-  if (lane.queued_in != nullptr) lane.queued_in->Remove(lane);
-  lane.Detach();
+void Shard::Stop(SubscriptionOnShard& subscription) {
+  if (subscription.stopped) return;
+  subscription.stopped = true;
+  ForEachLane([&](Partition& partition, Lane& lane) {
+    if (&lane.subscription() != &subscription) return;
+    if (lane.queued_in != nullptr) lane.queued_in->Remove(lane);
+    lane.Detach();
+    Touched(partition);
+  });
+}
+
+void Shard::Resume(SubscriptionOnShard& subscription) {
+  subscription.stopped = false;
+  ForEachLane([&](Partition& partition, Lane& lane) {
+    if (&lane.subscription() != &subscription || lane.closing()) return;
+    lane.Attach(CursorFor(partition, lane.next_to_take()));
+    Touched(partition);
+  });
 }
 
 // ---- partitions and lanes
@@ -201,6 +202,10 @@ void Shard::AddPartition(std::shared_ptr<PartitionFeed> feed, std::shared_ptr<Me
 }
 
 PartitionRing::Sequence Shard::CursorFor(Partition& partition, Offset next) {
+  const bool read_by_none =
+      std::none_of(partition.lanes.begin(), partition.lanes.end(), [](const auto& lane) { return lane->attached(); });
+  // Nobody needs what lies between: with a long log it would be read for nothing.
+  if (next > partition.next_to_read && read_by_none) Rewind(partition, next);
   if (next >= partition.next_to_read) return partition.ring.end();
   const auto* first = partition.ring.At(partition.ring.begin());
   if (first != nullptr && (*first)->offset() <= next) return partition.ring.begin();
@@ -238,7 +243,7 @@ void Shard::AddLane(const TopicPartition& id, const LaneStart& start) {
 
 void Shard::CloseLanes(const std::function<bool(const Lane&)>& which, bool commit, std::function<void()> drained) {
   std::vector<Lane*> closing;
-  ForEachLane([&](Lane& lane) {
+  ForEachLane([&](Partition&, Lane& lane) {
     if (which(lane) && !lane.closing()) closing.push_back(&lane);
   });
   if (closing.empty()) {
@@ -249,22 +254,22 @@ void Shard::CloseLanes(const std::function<bool(const Lane&)>& which, bool commi
   const auto all = std::make_shared<std::function<void()>>(std::move(drained));
   for (Lane* lane : closing) {
     if (lane->queued_in != nullptr) lane->queued_in->Remove(*lane);
-    lane->Close([lane, left, all, commit] {
-      if (commit) lane->Commit(/*urgent=*/true);
+    lane->Close(/*lost=*/!commit, [lane, left, all] {
+      lane->Commit(/*urgent=*/true);
       if (--*left == 0) (*all)();
     });
   }
 }
 
 void Shard::CollectKeys(const std::function<bool(const Lane&)>& which, std::vector<OffsetStore::Key>& keys) {
-  ForEachLane([&](Lane& lane) {
+  ForEachLane([&](Partition&, Lane& lane) {
     if (which(lane)) keys.push_back(lane.key());
   });
 }
 
 void Shard::CancelClosing() {
   std::vector<Lane*> closing;
-  ForEachLane([&](Lane& lane) {
+  ForEachLane([&](Partition&, Lane& lane) {
     if (lane.closing()) closing.push_back(&lane);
   });
   for (Lane* lane : closing) lane->CancelInFlight();
@@ -350,31 +355,36 @@ void Shard::Forget(PermitQueue& queue) {
 
 void Shard::PumpAll() {
   for (auto& [name, subscription] : subscriptions_) {
-    auto waiting = std::move(subscription->waiting_for_slot);
-    subscription->waiting_for_slot.clear();
-    for (Lane* lane : waiting) {
-      lane->waits_for_slot = false;
-      Wake(*lane);
-    }
+    subscription->yields_slots = false;
+    subscription->shared->slots.WantNone(index());
+    WakeWaiting(*subscription);
   }
-  ForEachLane([this](Lane& lane) { Wake(lane); });
+  ForEachLane([this](Partition&, Lane& lane) { Wake(lane); });
 }
 
-void Shard::ReleaseSlot(SubscriptionOnShard& subscription) {
-  const auto waiting = subscription.shared->slots.Release();
-  auto& local = subscription.waiting_for_slot;
-  while (!local.empty()) {
-    Lane* lane = local.front();
-    local.pop_front();
+/// All of them, not one for the slot that came free: who is woken may turn out to have nothing to send.
+void Shard::WakeWaiting(SubscriptionOnShard& subscription) {
+  if (subscription.waiting_for_slot.empty()) return;
+  subscription.shared->slots.WantNone(index());
+  auto waiting = std::move(subscription.waiting_for_slot);
+  subscription.waiting_for_slot.clear();
+  for (Lane* lane : waiting) {
     lane->waits_for_slot = false;
-    if (lane->closing()) continue;
-    Wake(*lane);
-    // One slot, one lane; the others of this shard wait on, unless more slots came free meanwhile.
-    if (local.empty() || !subscription.shared->slots.WaitOn(index())) break;
+    if (!lane->closing()) Wake(*lane);
   }
-  if (waiting == 0) return;
+}
+
+void Shard::ReleaseSlot(SubscriptionOnShard& subscription, bool used) {
+  const auto waiting = subscription.shared->slots.Release();
+  const auto others = waiting & ~(std::uint64_t{1} << index());
+  --subscription.slots_held;
+  if (subscription.slots_held == 0 && used && others != 0 && subscription.shared->slots.Scarce(others)) {
+    subscription.yields_slots = true;
+  }
+  WakeWaiting(subscription);
+  if (others == 0) return;
   for (std::uint32_t shard = 0; shard < 64; ++shard) {
-    if (shard != index() && ((waiting >> shard) & 1U) != 0) parts_.wake_shard(shard);
+    if (((others >> shard) & 1U) != 0) parts_.wake_shard(shard);
   }
 }
 

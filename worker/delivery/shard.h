@@ -94,7 +94,8 @@ class Shard {
   void Wake(Lane& lane);
   void Touched(Partition& partition);
   void Forget(PermitQueue& queue);
-  void ReleaseSlot(SubscriptionOnShard& subscription);
+  /// `used`: by an attempt. With fewer slots than shards one that gave its last one back lets the others go first.
+  void ReleaseSlot(SubscriptionOnShard& subscription, bool used);
   [[nodiscard]] bool MayWrite(Delivery& delivery) noexcept;
   [[nodiscard]] bool MayGivePermits(const runtime::Now& now);
   [[nodiscard]] double Random();  // uniform in [0, 1)
@@ -115,8 +116,12 @@ class Shard {
   void Tick();
   void CommitTick();
   void MoveToQueue(SubscriptionOnShard& subscription, const std::shared_ptr<PermitQueue>& queue);
-  [[nodiscard]] std::shared_ptr<PermitQueue> QueueFor(const SubscriptionUpdate& update);
-  void Detach(Lane& lane);
+  using QueuesByLimiter = std::map<const ratelimit::Limiter*, std::shared_ptr<PermitQueue>>;
+  [[nodiscard]] std::shared_ptr<PermitQueue> QueueFor(const SubscriptionUpdate& update,
+                                                      const SubscriptionOnShard& subscription, QueuesByLimiter& queues);
+  void Stop(SubscriptionOnShard& subscription);
+  void Resume(SubscriptionOnShard& subscription);
+  void WakeWaiting(SubscriptionOnShard& subscription);
   template <typename Visit>
   void ForEachLane(Visit visit);
 

@@ -373,7 +373,7 @@ SinkServer::SinkServer(SinkOptions options) : impl_(std::make_unique<Impl>(std::
 SinkServer::~SinkServer() { Stop(); }
 
 bool SinkServer::Start(std::string* why) {
-  if (!impl_->options.log.empty() && !impl_->log.Open(impl_->options.log, why)) return false;
+  if (!impl_->options.log.empty() && !impl_->log.is_open() && !impl_->log.Open(impl_->options.log, why)) return false;
   const unsigned threads = std::max(1u, impl_->options.threads);
   impl_->network = std::make_unique<Network>(threads);
   if (!impl_->Listen(why)) return false;

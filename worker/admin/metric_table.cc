@@ -253,4 +253,16 @@ std::string MetricReference() {
   return page;
 }
 
+bool ReplaceMetricReference(std::string& page) {
+  constexpr std::string_view kBegin = "<!-- metrics begin: generated from worker/admin/metric_table.cc -->\n\n";
+  constexpr std::string_view kEnd = "\n<!-- metrics end -->";
+  const auto begin = page.find(kBegin);
+  if (begin == std::string::npos) return false;
+  const auto first = begin + kBegin.size();
+  const auto end = page.find(kEnd, first - 1);
+  if (end == std::string::npos) return false;
+  page.replace(first, std::max(end, first) - first, MetricReference());
+  return true;
+}
+
 }  // namespace posthorn::admin

@@ -68,7 +68,10 @@ struct MetricEntry {
 [[nodiscard]] const std::array<MetricEntry, kMetricCount>& MetricTable();
 [[nodiscard]] const MetricEntry& EntryOf(Metric metric);
 
-/// What stands between the two markers in docs/operating.md. A test compares the page in the tree with it.
+/// The table as it stands in docs/operating.md.
 [[nodiscard]] std::string MetricReference();
+/// Puts it between the two markers of `page`. False and nothing done when they are not there. A test compares the page
+/// in the tree with what this makes of it.
+[[nodiscard]] bool ReplaceMetricReference(std::string& page);
 
 }  // namespace posthorn::admin

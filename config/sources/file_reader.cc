@@ -126,7 +126,14 @@ FileReading ReadFile(int directory, const char* name) {
   return result;
 }
 
-Reading ReadDirectory(const Handle& directory) {
+bool SameDirectory(const Handle& a, const Handle& b) {
+  struct stat of_a {};
+  struct stat of_b {};
+  return fstat(a.get(), &of_a) == 0 && fstat(b.get(), &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+         of_a.st_ino == of_b.st_ino;
+}
+
+Reading ReadDirectory(const Handle& directory, const std::string& path) {
   Reading result;
   const std::vector<Entry> entries = List(directory);
   std::size_t total = 0;
@@ -134,6 +141,7 @@ Reading ReadDirectory(const Handle& directory) {
   for (const Entry& entry : entries) {
     FileReading file = ReadFile(directory.get(), entry.name.c_str());
     if (file.state == Reading::State::kFailed) {
+      // Told below, unless it was only so for the moment of the reading.
       if (dangling.empty()) dangling = entry.name + ": " + file.why;
       continue;
     }
@@ -149,10 +157,12 @@ Reading ReadDirectory(const Handle& directory) {
     result.files[entry.name] = std::move(file.bytes);
   }
   result.signature = ToSignature(entries);
-  if (ToSignature(List(directory)) != result.signature) {
+  // A revision that was swapped away is deleted file by file: its rest must not pass for the whole.
+  const bool replaced = !SameDirectory(directory, OpenDirectory(path));
+  if (replaced || ToSignature(List(directory)) != result.signature) {
     result.state = Reading::State::kTorn;
   } else if (!dangling.empty()) {
-    result.why = dangling;  // and not only for the moment of the reading
+    result.why = dangling;
   } else {
     result.state = Reading::State::kRead;
   }
@@ -168,7 +178,7 @@ bool IsDocumentName(const std::string& name) {
 
 Reading ReadDocuments(const std::string& path) {
   const Handle directory = OpenDirectory(path);
-  if (directory.open()) return ReadDirectory(directory);
+  if (directory.open()) return ReadDirectory(directory, path);
   Reading result;
   FileReading file = ReadFile(AT_FDCWD, path.c_str());
   result.state = file.state;

@@ -23,6 +23,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLongestSettle{200};
 // Half a file may be a valid one: while somebody holds it open after writing, this much patience.
 constexpr milliseconds kLongestWriting{500};
+// Files that are replaced without rest are taken as they are after so many readings.
+constexpr int kMostDisturbances = 10;
 
 }  // namespace
 
@@ -53,7 +55,14 @@ class FileSource::Impl {
       [[maybe_unused]] const ssize_t written = write(stop_, &one, sizeof(one));
     });
     const Clock::time_point deadline = Clock::now() + wait;
-    if (have.empty() || have != revision_ || watch_.Drain() || MayHaveChanged()) look_ = true;
+    if (have.empty() || have != revision_) {
+      look_ = true;
+      watch_.Follow(path_);
+      if (ChangedJustNow(path_)) Settle();
+    } else if (watch_.Drain() || MayHaveChanged()) {
+      look_ = true;
+      Settle();
+    }
     for (;;) {
       if (stop.stop_requested()) return Stopped();
       if (std::exchange(look_, false)) {
@@ -73,11 +82,14 @@ class FileSource::Impl {
   std::optional<Outcome> Look(const std::string& have) {
     watch_.Follow(path_);  // before the reading: what changes after it wakes us
     Reading reading = ReadDocuments(path_);
-    if (reading.state == Reading::State::kTorn) {
+    // An event meanwhile may be the first half of a writing: emptied, and not filled yet.
+    const bool disturbed = watch_.Drain() && ++disturbances_ < kMostDisturbances;
+    if (reading.state == Reading::State::kTorn || disturbed) {
       Settle();
       look_ = true;
       return std::nullopt;
     }
+    disturbances_ = 0;
     racy_ = ChangedJustNow(path_);
     next_poll_ = Clock::now() + options_.poll;
     if (reading.state == Reading::State::kFailed) {
@@ -143,7 +155,8 @@ class FileSource::Impl {
   const int stop_;  // an eventfd, readable once a stop was asked for
   bool stopping_ = false;
   bool look_ = false;
-  bool racy_ = false;
+  bool racy_ = false;  // changed within the clock's tick of the reading: equal times prove nothing
+  int disturbances_ = 0;
   std::string revision_;   // last read
   std::string signature_;  // of the last reading
   std::string failure_;    // empty: the last reading succeeded

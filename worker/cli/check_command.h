@@ -13,9 +13,9 @@ class App;
 namespace posthorn::cli {
 
 struct CheckArguments {
-  std::vector<std::string> files;      // subscriptions files, directories of them, or a deployment file
-  std::string config;                  // a deployment file, checked together with the subscriptions it names
-  std::vector<std::string> overrides;  // `--set` of the deployment
+  std::vector<std::string> files = {};      // subscriptions files, directories of them, or a deployment file
+  std::string config = {};                  // a deployment file, checked together with the subscriptions it names
+  std::vector<std::string> overrides = {};  // `--set` of the deployment
 };
 
 /// `posthorn check`: validates, prints the effective configuration with secrets masked to `out`, every fault to `err`.

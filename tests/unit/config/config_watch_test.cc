@@ -34,6 +34,11 @@ class ScriptedSource final : public Source {
       outcomes.push_back(std::move(outcome));
       changed.notify_all();
     }
+    // Whether the call after the last answer still came before the stop is chance.
+    std::vector<std::string> FirstAsked(std::size_t count) {
+      const std::lock_guard lock(mutex);
+      return {asked.begin(), asked.begin() + static_cast<std::ptrdiff_t>(std::min(count, asked.size()))};
+    }
     void PutText(const std::string& revision, const std::string& text) {
       Put(Changed{{revision, "r" + revision, {{"s.yaml", text}}}});
     }
@@ -111,7 +116,7 @@ TEST_F(ConfigWatchTest, PublishesToListenersOfBeforeAndAfter) {
   EXPECT_EQ(early[0]->subscriptions[0].ttl, Milliseconds(3'600'000));
   EXPECT_EQ(early[1]->source_revision, "r2");
   EXPECT_EQ(early[1]->digest, Digest({{"s.yaml", kBetter}}));
-  EXPECT_THAT(script_->asked, ElementsAre("", "1", "2"));
+  EXPECT_EQ(script_->FirstAsked(2), (std::vector<std::string>{"", "1"}));
   EXPECT_EQ(watch_.State().accepted, 2u);
 }
 
@@ -180,7 +185,7 @@ TEST_F(ConfigWatchTest, FailureIsToldOnceAndTheSourceAskedFromTheBeginning) {
   watch_.Stop();
   EXPECT_EQ(watch_.State().source_failures, 2u);
   EXPECT_EQ(watch_.State().source_failure, "");
-  EXPECT_THAT(script_->asked, ElementsAre("", "1", "", "", "1"));
+  EXPECT_EQ(script_->FirstAsked(4), (std::vector<std::string>{"", "1", "", ""}));
   EXPECT_NE(watch_.Current(), nullptr);
 }
 
@@ -191,7 +196,7 @@ TEST_F(ConfigWatchTest, SourceThatWaitsItselfIsAskedAtOnce) {
   script_->Put(Unchanged());
   EXPECT_THAT(recorder_.Await(3), ElementsAre("accepted 1", "failed gone", "recovered"));
   watch_.Stop();
-  EXPECT_THAT(script_->asked, ElementsAre("", "1", "1", "1"));
+  EXPECT_EQ(script_->FirstAsked(3), (std::vector<std::string>{"", "1", "1"}));
 }
 
 TEST_F(ConfigWatchTest, StopEndsTheWaitAndTheBackOff) {

@@ -46,6 +46,10 @@ class FakeFeed final : public delivery::PartitionFeed {
   std::size_t Read(std::size_t max_records, std::size_t max_bytes, std::vector<delivery::RecordPtr>& out) override {
     std::size_t appended = 0;
     std::size_t bytes = 0;
+    if (!flowing_) {
+      starved_ = true;
+      return 0;
+    }
     const auto& entries = log_->entries;
     auto at =
         std::lower_bound(entries.begin(), entries.end(), position_,
@@ -68,6 +72,7 @@ class FakeFeed final : public delivery::PartitionFeed {
   void OnReadable(std::function<void()> wake) override { wake_ = std::move(wake); }
   void SeekTo(delivery::Offset offset) override {
     position_ = offset;
+    sought_ = true;
     seeks.push_back(offset);
   }
   [[nodiscard]] delivery::Offset LogEnd() const override { return log_->end; }
@@ -78,7 +83,12 @@ class FakeFeed final : public delivery::PartitionFeed {
     starved_ = false;
     if (wake_) wake_();
   }
-  void StartAt(delivery::Offset offset) { position_ = offset; }
+  /// Nothing comes out before: the membership starts a feed when OnAssigned has returned.
+  void StartAt(delivery::Offset offset) {
+    if (!sought_) position_ = offset;
+    flowing_ = true;
+    Wake();
+  }
   [[nodiscard]] delivery::Offset position() const { return position_; }
   [[nodiscard]] bool watched() const { return wake_ != nullptr; }
 
@@ -88,6 +98,8 @@ class FakeFeed final : public delivery::PartitionFeed {
   const delivery::TopicPartition partition_;
   const std::shared_ptr<FakeLog> log_;
   delivery::Offset position_ = 0;
+  bool flowing_ = false;
+  bool sought_ = false;
   bool starved_ = false;
   std::function<void()> wake_;
 };

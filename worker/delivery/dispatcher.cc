@@ -14,7 +14,6 @@ using runtime::LogLevel;
 
 constexpr auto kFetchTimeout = std::chrono::milliseconds(2000);
 constexpr auto kFlushTimeout = std::chrono::seconds(5);
-constexpr auto kReconcileRetry = std::chrono::milliseconds(500);
 
 bool IsStopped(const config::Subscription& subscription, const config::Snapshot& snapshot) {
   if (subscription.paused) return true;
@@ -114,33 +113,30 @@ void Dispatcher::ReconcileLoop() {
     lock.lock();
     if (!complete) {
       reconcile_wanted_ = true;
-      wake_.wait_for(lock, kReconcileRetry, [this] { return stopping_; });
+      wake_.wait_for(lock, parts_.retry, [this] { return stopping_; });
     }
   }
 }
 
 bool Dispatcher::Reconcile() {
   const std::lock_guard structure(structure_);
-  std::vector<Subscription> leaving;
-  {
-    const std::lock_guard lock(state_);
-    leaving.swap(leaving_);
-  }
-  for (const auto& subscription : leaving) {
-    // By identity, not by name: it may have been added again meanwhile.
-    CloseAndFlush([&](const Lane& lane) { return lane.subscription().shared == subscription.shared; },
-                  /*lost=*/false, std::chrono::milliseconds(drain_limit_.load()));
-    Log(LogLevel::kInfo, "subscription removed",
-        {{"subscription", subscription.shared->name}, {"partitions", subscription.lanes.size()}});
-  }
-
   std::vector<OffsetStore::Key> missing;
-  {
-    const std::lock_guard lock(state_);
-    for (const auto& [name, subscription] : subscriptions_) {
-      for (const auto& [id, owned] : owned_) {
-        if (id.topic == subscription.config->topic && subscription.lanes.count(id) == 0) missing.push_back({name, id});
-      }
+  for (;;) {
+    std::vector<Subscription> leaving;
+    {
+      const std::lock_guard lock(state_);
+      leaving.swap(leaving_);
+      // New lanes only when no old one is left: one that was removed and added again has both, and the new one starts
+      // where the old one ends.
+      if (leaving.empty()) missing = MissingLanes();
+    }
+    if (leaving.empty()) break;
+    for (const auto& subscription : leaving) {
+      // By identity, not by name: it may have been added again meanwhile.
+      CloseAndFlush([&](const Lane& lane) { return lane.subscription().shared == subscription.shared; },
+                    /*lost=*/false, std::chrono::milliseconds(drain_limit_.load()));
+      Log(LogLevel::kInfo, "subscription removed",
+          {{"subscription", subscription.shared->name}, {"partitions", subscription.lanes.size()}});
     }
   }
   if (missing.empty()) return true;
@@ -152,6 +148,16 @@ bool Dispatcher::Reconcile() {
     if (owned != owned_.end()) OpenLane(start, owned->second);
   }
   return true;
+}
+
+std::vector<OffsetStore::Key> Dispatcher::MissingLanes() const {
+  std::vector<OffsetStore::Key> missing;
+  for (const auto& [name, subscription] : subscriptions_) {
+    for (const auto& [id, owned] : owned_) {
+      if (id.topic == subscription.config->topic && subscription.lanes.count(id) == 0) missing.push_back({name, id});
+    }
+  }
+  return missing;
 }
 
 // ---- partitions
@@ -176,8 +182,8 @@ std::optional<std::vector<Dispatcher::Start>> Dispatcher::StartPositions(const s
       bounds[key.partition] = *found;
     }
     const auto [low, end] = bounds[key.partition];
-    Start start{key, 0, (*stored)[i].has_value()};
-    if (start.stored) {
+    Start start{key, 0, false};
+    if ((*stored)[i]) {
       start.next = (*stored)[i]->next;
       if (start.next > end) {
         Log(LogLevel::kWarning, "stored offset is beyond the end of the partition: the topic was made anew",
@@ -195,6 +201,7 @@ std::optional<std::vector<Dispatcher::Start>> Dispatcher::StartPositions(const s
              {"lost_at_most", low - start.next}});
         start.next = low;
       }
+      start.stored = start.next == (*stored)[i]->next;
     } else {
       const std::lock_guard lock(state_);
       const auto subscription = subscriptions_.find(key.subscription);
@@ -246,10 +253,15 @@ std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<Par
     }
     starts = StartPositions(keys);
     if (starts) break;
-    if (cancelled()) return offsets;
+    // Without an answer nothing can start; the worker is stopping and gives the partitions back unread.
     std::unique_lock lock(wake_mutex_);
-    wake_.wait_for(lock, kReconcileRetry, [this] { return stopping_; });
+    if (cancelled() || stopping_) return offsets;
+    wake_.wait_for(lock, parts_.retry, [this] { return stopping_; });
   }
+  // The one furthest back first: the feed stands there already, and the others join it.
+  std::stable_sort(starts->begin(), starts->end(), [](const auto& a, const auto& b) { return a.next < b.next; });
+  std::map<TopicPartition, Offset> first;
+  for (const auto& start : *starts) first.try_emplace(start.key.partition, start.next);
 
   const auto now = parts_.clock->Read();
   parts_.limits->OnGained(gained, now.wall);
@@ -257,13 +269,10 @@ std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<Par
   parts_.memory->partitions.fetch_add(static_cast<std::uint32_t>(feeds.size()));
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     const auto& id = gained[i];
-    std::optional<Offset> first;
-    for (const auto& start : *starts) {
-      if (start.key.partition == id) first = first ? std::min(*first, start.next) : start.next;
-    }
-    offsets[i] = first.value_or(0);
+    if (const auto found = first.find(id); found != first.end()) offsets[i] = found->second;
+    const auto emptiest = EmptiestShard();
     auto& owned = owned_[id];
-    owned.shard = EmptiestShard();
+    owned.shard = emptiest;
     owned.feed = feeds[i];
     Shard* shard = parts_.shards[owned.shard];
     shard->loop().Post([shard, feed = feeds[i], memory = std::make_shared<MemoryAccount>(parts_.memory),

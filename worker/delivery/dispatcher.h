@@ -35,6 +35,7 @@ class Dispatcher final : public AssignmentListener {
     OffsetStore* offsets = nullptr;
     std::shared_ptr<MemoryBudget> memory;
     std::function<void(std::set<std::string>)> subscribe;  // the union of the topics, whenever it changes
+    std::chrono::milliseconds retry{500};                  // between two questions to a Kafka that does not answer
   };
   explicit Dispatcher(Parts parts);
   ~Dispatcher() override;
@@ -81,7 +82,7 @@ class Dispatcher final : public AssignmentListener {
   struct Start {
     OffsetStore::Key key;
     Offset next = 0;
-    bool stored = false;
+    bool stored = false;  // the store has just this
   };
 
   [[nodiscard]] std::optional<std::vector<Start>> StartPositions(const std::vector<OffsetStore::Key>& keys);
@@ -90,6 +91,7 @@ class Dispatcher final : public AssignmentListener {
   void CloseAndFlush(const std::function<bool(const Lane&)>& which, bool lost, std::chrono::milliseconds limit);
   void ReconcileLoop();
   [[nodiscard]] bool Reconcile();
+  [[nodiscard]] std::vector<OffsetStore::Key> MissingLanes() const;  // state_ held
   [[nodiscard]] std::uint32_t EmptiestShard() const;
   void OnEveryShard(const std::function<void(Shard&, std::function<void()> done)>& work,
                     std::chrono::milliseconds limit, const std::function<void()>& on_timeout);

@@ -52,16 +52,21 @@ def never_above(rates, labels):
             + ", ".join(f"{used} of {rates.most(label, label + 1)} in {label}" for label, used in list(above.items())[:10]))
 
 
-def skew_bound(rate, workers, skew=0.1):
-    """The most one second of the receiver may hold: what spills over one boundary within `skew` seconds, and one per worker."""
+SKEW = 0.1  # seconds between permit and arrival that always count as possible, as max_clock_offset does
+
+
+def skew_bound(rate, workers, skew=SKEW):
+    """The most one second of the receiver may hold: what spills over one boundary within `skew` seconds, and two per worker."""
     return rate + 2 * workers + math.ceil(rate * skew)
 
 
-def never_above_at_sink(rates, per_second, workers, skew=0.1):
+def never_above_at_sink(rates, per_second, workers, skew=lambda second: SKEW):
+    """No second at the sink holds more than the skew bound; `skew(second)` is how late requests may have been read around it."""
     above = {}
     for second, count in sorted(per_second.items()):
         # A request of the second before may arrive in this one.
-        allowed = skew_bound(rates.most(second - skew, second + 1), workers, skew)
+        late = skew(second)
+        allowed = skew_bound(rates.most(second - late, second + 1), workers, late)
         if count > allowed:
             above[second] = (count, allowed)
     require(not above, "more than the skew bound at the sink: "

@@ -38,7 +38,7 @@ def run(test):
     longest = max(later.time - earlier.time for earlier, later in zip(sink.requests(), sink.requests()[1:]))
     test.say(f"longest gap between two requests: {longest:.1f} s")
     checks.never_above(test.rates, labels)
-    checks.never_above_at_sink(test.rates, sink.per_second(), workers=3)
+    checks.never_above_at_sink(test.rates, sink.per_second(), workers=3, skew=sink.skew)
     checks.everything_finished(test.produced(topic), sink.requests(), test.dead_letters())
     for worker in test.workers:
         worker.stop()

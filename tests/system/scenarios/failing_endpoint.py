@@ -62,7 +62,7 @@ def run_with(test, while_away):
         key in letter.headers for key in ("posthorn-last-status", "posthorn-last-error"))]
     checks.require(not late, f"{len(late)} dead letters of attempted messages do not say how the last attempt ended")
     checks.never_above(test.rates, test.labels("billing"))
-    checks.never_above_at_sink(test.rates, sink.per_second(), workers=3)
+    checks.never_above_at_sink(test.rates, sink.per_second(), workers=3, skew=sink.skew)
     return topic, sink, produced, letters
 
 

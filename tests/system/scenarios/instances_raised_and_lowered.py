@@ -57,6 +57,6 @@ def run(test):
     seconds = sink.per_second()
     test.say(f"attempts by label: {[labels[label] for label in sorted(labels)]}")
     checks.never_above(test.rates, labels)
-    checks.never_above_at_sink(test.rates, seconds, workers=4)
+    checks.never_above_at_sink(test.rates, seconds, workers=4, skew=sink.skew)
     checks.finished_once(sink.requests(), test.dead_letters())
     test.none_has_ended()

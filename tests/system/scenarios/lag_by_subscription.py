@@ -42,4 +42,4 @@ def run(test):
     checks.require(len(rows) == 6, f"kafka-consumer-groups shows {len(rows)} partitions of billing, not 6")
     checks.require(sum(lag for _, _, lag in rows.values()) == MESSAGES - delivered,
                    f"lag {sum(lag for _, _, lag in rows.values())} in Kafka's own tool after a graceful stop, but {delivered} of {MESSAGES} are delivered")
-    checks.never_above_at_sink(test.rates, slow.per_second(), workers=2)
+    checks.never_above_at_sink(test.rates, slow.per_second(), workers=2, skew=slow.skew)

@@ -55,6 +55,6 @@ def run(test):
     test.say(f"attempts by label: {[labels.get(label, 0) for label in range(min(labels), max(labels))]}")
     test.say(f"requests by second at the sink: {[seconds[second] for second in sorted(seconds)]}")
     checks.never_above(test.rates, labels)
-    checks.never_above_at_sink(test.rates, seconds, workers=3)
+    checks.never_above_at_sink(test.rates, seconds, workers=3, skew=sink.skew)
     checks.used_in_full(labels, RATE, first, first + 2)
     test.none_has_ended()

@@ -45,6 +45,6 @@ def run(test):
     labels, seconds = test.labels("billing"), sink.per_second()
     test.say(f"attempts by label: {[labels[label] for label in sorted(labels)]}")
     checks.never_above(test.rates, labels)
-    checks.never_above_at_sink(test.rates, seconds, workers=4)
+    checks.never_above_at_sink(test.rates, seconds, workers=4, skew=sink.skew)
     gone = [worker.instance for worker in test.workers if not worker.running and worker is not victim]
     checks.require(not gone, f"workers that ended by themselves: {gone}")

@@ -4,7 +4,7 @@ import checks
 import posthorn_system as system
 
 LIMIT_SECONDS = 110
-MESSAGES = 30_000
+MESSAGES = 36_000
 WORKERS = 3
 
 
@@ -29,9 +29,9 @@ def run(test):
 
     spans = []  # rate, first and last label that it must fill
     first = system.next_label() + 1
-    system.await_label(first + 3)
-    spans.append((2000, first, first + 3))
-    for rate, seconds in ((500, 4), (4000, 3)):
+    system.await_label(first + 2)
+    spans.append((2000, first, first + 2))
+    for rate, seconds in ((500, 3), (4000, 2)):
         system.until_phase(0.2)
         changed = set_rate(rate)
         system.await_label(changed + seconds)
@@ -43,12 +43,12 @@ def run(test):
     seconds = sink.per_second()
     test.say(f"requests by second at the sink: {[seconds[second] for second in sorted(seconds)]}")
     checks.never_above(test.rates, labels)
-    checks.never_above_at_sink(test.rates, seconds, WORKERS)
+    checks.never_above_at_sink(test.rates, seconds, WORKERS, sink.skew)
     for rate, first, last in spans:
         checks.used_in_full(labels, rate, first, last)
         # The sink follows: in the middle of a span its count differs by what spills over a boundary at most.
         for second in range(first, last):
-            spill = checks.skew_bound(rate, WORKERS) - rate
+            spill = checks.skew_bound(rate, WORKERS, sink.skew(second)) - rate
             checks.require(abs(seconds[second] - rate) <= spill, f"{seconds[second]} requests at the sink in {second}, not {rate} +- {spill}")
     checks.require(sum(labels.values()) == len(sink.requests()), f"{sum(labels.values())} permits for {len(sink.requests())} requests")
     checks.everything_finished(test.produced(topic), sink.requests(), test.dead_letters())

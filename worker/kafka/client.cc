@@ -156,7 +156,8 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
                             {"enable.auto.commit", "false"},
                             {"enable.auto.offset.store", "false"},
                             {"enable.partition.eof", "false"},
-                            {"auto.offset.reset", "error"}});
+                            // Only used when a position is gone; the feed tells how many messages are lost.
+                            {"auto.offset.reset", "earliest"}});
     if (config.static_member()) good = good && setter.Set("group.instance.id", config.instance());
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR);
   }

@@ -34,7 +34,6 @@ constexpr auto kTick = 100ms;        // how late a lost assignment is seen at th
 constexpr auto kSeekRetry = 20ms;    // until fetching of a new partition has begun
 constexpr auto kSeekTimeout = 1000;  // ms
 constexpr auto kAskAgain = 200ms;    // of the coordinator
-constexpr auto kAskTimeout = 1000;   // ms
 constexpr auto kSubscribeRetry = 1s;
 constexpr auto kCloseTimeout = 10s;
 

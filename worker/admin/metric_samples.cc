@@ -48,60 +48,60 @@ void AppendNumber(std::string& out, double value) {
   out.append(buffer, end);
 }
 
-void AppendCount(std::string& out, std::uint64_t value) {
-  char buffer[24];
-  out.append(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
-}
-
 void AppendEscaped(std::string& out, std::string_view text, bool quotes) {
-  for (const char c : text) {
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\\' || (quotes && c == '"')) {
-      out += '\\';
-      out += c;
-    } else {
-      out += c;
-    }
+  std::size_t plain = 0;  // what follows from here needs no escape so far
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c != '\n' && c != '\\' && !(quotes && c == '"')) continue;
+    out += text.substr(plain, i - plain);
+    out += '\\';
+    out += c == '\n' ? 'n' : c;
+    plain = i + 1;
   }
+  out += text.substr(plain);
 }
 
-/// `name{a="b",` or `name`: ended by EndLabels.
-void BeginLine(std::string& out, const MetricFamily& family, const char* suffix, const ClientMetric& metric) {
-  out += family.name;
-  out += suffix;
-  char separator = '{';
+/// `{a="b",c="d"}`, or nothing where there are no labels.
+std::string LabelsOf(const ClientMetric& metric) {
+  std::string labels;
   for (const auto& label : metric.label) {
-    out += separator;
-    out += label.name;
-    out += "=\"";
-    AppendEscaped(out, label.value, true);
-    out += '"';
-    separator = ',';
+    labels += labels.empty() ? '{' : ',';
+    labels += label.name;
+    labels += "=\"";
+    AppendEscaped(labels, label.value, true);
+    labels += '"';
   }
+  if (!labels.empty()) labels += '}';
+  return labels;
 }
 
-void AppendSample(std::string& out, const MetricFamily& family, const char* suffix, const ClientMetric& metric,
+void AppendSample(std::string& out, const std::string& name, const char* suffix, const std::string& labels,
                   double value) {
-  BeginLine(out, family, suffix, metric);
-  out += metric.label.empty() ? " " : "} ";
+  out += name;
+  out += suffix;
+  out += labels;
+  out += ' ';
   AppendNumber(out, value);
   out += '\n';
 }
 
-void AppendHistogram(std::string& out, const MetricFamily& family, const ClientMetric& metric) {
-  const auto& histogram = metric.histogram;
-  BeginLine(out, family, "_count", metric);
-  out += metric.label.empty() ? " " : "} ";
-  AppendCount(out, histogram.sample_count);
-  out += '\n';
-  AppendSample(out, family, "_sum", metric, histogram.sample_sum);
+void AppendHistogram(std::string& out, const std::string& name, std::string labels,
+                     const ClientMetric::Histogram& histogram) {
+  AppendSample(out, name, "_count", labels, static_cast<double>(histogram.sample_count));
+  AppendSample(out, name, "_sum", labels, histogram.sample_sum);
+  if (labels.empty()) {
+    labels = "{le=\"";
+  } else {
+    labels.pop_back();
+    labels += ",le=\"";
+  }
   for (const auto& bucket : histogram.bucket) {
-    BeginLine(out, family, "_bucket", metric);
-    out += metric.label.empty() ? "{le=\"" : ",le=\"";
+    out += name;
+    out += "_bucket";
+    out += labels;
     AppendNumber(out, bucket.upper_bound);
     out += "\"} ";
-    AppendCount(out, bucket.cumulative_count);
+    AppendNumber(out, static_cast<double>(bucket.cumulative_count));
     out += '\n';
   }
 }
@@ -110,6 +110,7 @@ void AppendHistogram(std::string& out, const MetricFamily& family, const ClientM
 
 struct MetricSamples::Impl {
   std::vector<MetricFamily> families = std::vector<MetricFamily>(kMetricCount);
+  std::size_t lines = 0;
 
   ClientMetric& AddTo(Metric metric, std::initializer_list<std::string_view> label_values) {
     const auto& entry = EntryOf(metric);
@@ -135,6 +136,7 @@ MetricSamples::~MetricSamples() = default;
 
 void MetricSamples::Add(Metric metric, std::initializer_list<std::string_view> label_values, double value) {
   auto& added = impl_->AddTo(metric, label_values);
+  ++impl_->lines;
   assert(EntryOf(metric).kind != MetricKind::kHistogram);
   (EntryOf(metric).kind == MetricKind::kCounter ? added.counter.value : added.gauge.value) = value;
 }
@@ -149,6 +151,7 @@ void MetricSamples::AddHistogram(Metric metric, std::initializer_list<std::strin
     cumulative += counts[i];
     histogram.bucket.push_back({cumulative, i < bounds.size() ? bounds[i] : INFINITY});
   }
+  impl_->lines += counts.size() + 2;
   histogram.sample_count = cumulative;
   histogram.sample_sum = sum;
 }
@@ -156,7 +159,9 @@ void MetricSamples::AddHistogram(Metric metric, std::initializer_list<std::strin
 const std::vector<MetricFamily>& MetricSamples::families() const { return impl_->families; }
 
 std::string MetricSamples::Text() const {
+  constexpr std::size_t kBytesPerLine = 100;  // about
   std::string out;
+  out.reserve(impl_->lines * kBytesPerLine + kMetricCount * 2 * kBytesPerLine);
   for (const auto& family : impl_->families) {
     if (family.metric.empty()) continue;
     out += "# HELP " + family.name + ' ';
@@ -164,9 +169,9 @@ std::string MetricSamples::Text() const {
     out += "\n# TYPE " + family.name + ' ' + NameOf(family.type) + '\n';
     for (const auto& metric : family.metric) {
       if (family.type == MetricType::Histogram) {
-        AppendHistogram(out, family, metric);
+        AppendHistogram(out, family.name, LabelsOf(metric), metric.histogram);
       } else {
-        AppendSample(out, family, "", metric,
+        AppendSample(out, family.name, "", LabelsOf(metric),
                      family.type == MetricType::Counter ? metric.counter.value : metric.gauge.value);
       }
     }

@@ -255,13 +255,13 @@ std::string MetricReference() {
 
 bool ReplaceMetricReference(std::string& page) {
   constexpr std::string_view kBegin = "<!-- metrics begin: generated from worker/admin/metric_table.cc -->\n\n";
-  constexpr std::string_view kEnd = "\n<!-- metrics end -->";
+  constexpr std::string_view kEnd = "<!-- metrics end -->";
   const auto begin = page.find(kBegin);
   if (begin == std::string::npos) return false;
   const auto first = begin + kBegin.size();
-  const auto end = page.find(kEnd, first - 1);
+  const auto end = page.find(kEnd, first);
   if (end == std::string::npos) return false;
-  page.replace(first, std::max(end, first) - first, MetricReference());
+  page.replace(first, end - first, MetricReference() + "\n");
   return true;
 }
 

@@ -11,7 +11,7 @@ namespace posthorn::admin {
 /// Every metric of a worker, read from its parts when asked. Nothing is copied or counted twice between scrapes.
 ///
 /// Threads  One at a time.
-/// Cost     A scrape with 1 000 subscriptions: about 5 ms and 3 MB.
+/// Cost     A scrape with 1 000 subscriptions: about 7 ms and, while it lasts, 8 MB.
 class WorkerMetrics {
  public:
   explicit WorkerMetrics(std::shared_ptr<const WorkerView> view);

@@ -6,7 +6,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <array>
-#include <limits>
+#include <cstdlib>
 
 namespace posthorn::admin {
 namespace {
@@ -63,7 +63,7 @@ TEST(MetricSamples, WritesEveryNumberSoThatItReadsBack) {
     MetricSamples samples;
     samples.Add(Metric::kConfigAge, {}, value);
     const auto text = samples.Text();
-    EXPECT_EQ(std::stod(text.substr(text.rfind(' '))) + 0, value) << text;
+    EXPECT_EQ(std::strtod(text.c_str() + text.rfind(' '), nullptr), value) << text;
   }
   MetricSamples samples;
   samples.Add(Metric::kConfigAge, {}, 100'000);

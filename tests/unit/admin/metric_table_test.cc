@@ -16,8 +16,8 @@ TEST(MetricTable, NamesAreUniqueAndFollowPrometheus) {
     EXPECT_TRUE(names.insert(entry.name).second) << entry.name;
     EXPECT_TRUE(entry.name.starts_with("posthorn_") || entry.name.starts_with("process_")) << entry.name;
     EXPECT_EQ(entry.name.ends_with("_total"), entry.kind == MetricKind::kCounter) << entry.name;
-    if (entry.unit == "seconds") EXPECT_NE(entry.name.find("_seconds"), std::string_view::npos) << entry.name;
-    if (entry.unit == "bytes") EXPECT_TRUE(entry.name.ends_with("_bytes")) << entry.name;
+    EXPECT_EQ(entry.unit == "seconds", entry.name.find("_seconds") != std::string_view::npos) << entry.name;
+    EXPECT_EQ(entry.unit == "bytes", entry.name.ends_with("_bytes")) << entry.name;
     EXPECT_TRUE(entry.help.ends_with(".")) << entry.name;
     EXPECT_EQ(entry.help.find('|'), std::string_view::npos) << "would break the page's table: " << entry.name;
   }

@@ -429,9 +429,11 @@ class Test:
     def dead_letters(self):
         """Everything in the fleet's dead-letter topic."""
         topic = f"{self.fleet}.dead-letters"
-        if not sum(kafka_wire.end_offsets(self.broker.bootstrap, topic).values()):
+        count = sum(kafka_wire.end_offsets(self.broker.bootstrap, topic).values())
+        if not count:
             return []
-        run = subprocess.run(["kcat", "-C", "-q", "-e", "-J", "-b", self.broker.bootstrap, "-t", topic, "-o", "beginning"],
+        # -c, not -e: while letters are being written the end is never reached.
+        run = subprocess.run(["kcat", "-C", "-q", "-c", str(count), "-J", "-b", self.broker.bootstrap, "-t", topic, "-o", "beginning"],
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
         checks.require(run.returncode == 0, f"kcat could not read {topic}: {run.stderr[-500:]}")
         letters = []

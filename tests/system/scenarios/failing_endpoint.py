@@ -43,9 +43,9 @@ def run_with(test, while_away):
 
     def all_finished():
         return produced <= sink.delivered() | {letter.message for letter in test.dead_letters()}
-    with_deadline = 40
+
     try:
-        system.eventually("every message is delivered or dead-lettered", all_finished, with_deadline, every=0.5)
+        system.eventually("every message is delivered or dead-lettered", all_finished, within=40, every=0.5)
     except system.TimedOut:
         checks.everything_finished(produced, sink.requests(), test.dead_letters())  # says which are missing
         raise

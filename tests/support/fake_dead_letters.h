@@ -20,14 +20,14 @@ class FakeDeadLetters final : public delivery::DeadLetterSink {
       held.emplace_back(std::move(letter), std::move(done));
       return;
     }
-    if (mode == Mode::kWrite) written.push_back(std::move(letter));
+    if (mode == Mode::kWrite) Written(std::move(letter));
     done(mode == Mode::kWrite);
   }
   /// Answers the oldest one held.
   void Answer(bool ok) {
     auto [letter, done] = std::move(held.front());
     held.erase(held.begin());
-    if (ok) written.push_back(std::move(letter));
+    if (ok) Written(std::move(letter));
     done(ok);
   }
 
@@ -35,6 +35,14 @@ class FakeDeadLetters final : public delivery::DeadLetterSink {
   std::vector<delivery::DeadLetter> written;
   std::vector<std::pair<delivery::DeadLetter, std::function<void(bool)>>> held;
   std::size_t asked = 0;
+  bool keep = true;  // in `written`
+  std::function<void(const delivery::DeadLetter&)> on_written;
+
+ private:
+  void Written(delivery::DeadLetter letter) {
+    if (on_written) on_written(letter);
+    if (keep) written.push_back(std::move(letter));
+  }
 };
 
 }  // namespace posthorn::test

@@ -116,6 +116,7 @@ void Lane::StartAttempt(const runtime::Now& now, ratelimit::Label label) {
   ready_.pop_front();
   delivery.state = Delivery::State::kInFlight;
   delivery.label = label;
+  delivery.permit_of = subscription_->permits->limiter();
   ++delivery.attempts;
   delivery.started = now.wall;
   if (!delivery.could_be_tried) delivery.could_be_tried = now.steady;

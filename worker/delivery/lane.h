@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ratelimit/limiter.h"
 #include "worker/delivery/dead_letter_sink.h"
 #include "worker/delivery/offset_store.h"
 #include "worker/delivery/offset_tracker.h"
@@ -52,8 +53,9 @@ class Delivery final : public AttemptHandler {
   runtime::WallTime started{};                        // the attempt in flight
   runtime::WallTime first_attempt{};
   runtime::WallTime last_attempt{};
-  runtime::SteadyTime due{};   // next attempt, while it waits for one
-  ratelimit::Label label = 0;  // of the permit in use
+  runtime::SteadyTime due{};                      // next attempt, while it waits for one
+  ratelimit::Label label = 0;                     // of the permit in use
+  const ratelimit::Limiter* permit_of = nullptr;  // compared only
   int last_status = 0;
   std::string last_error;
   enum class State : std::uint8_t { kReady, kInFlight, kWaiting, kDeadLetter } state = State::kReady;

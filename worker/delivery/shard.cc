@@ -81,6 +81,7 @@ bool Shard::MayWrite(Delivery& delivery) noexcept {
   auto& subscription = delivery.lane.subscription();
   auto* limiter = subscription.permits->limiter();
   if (limiter == nullptr) return true;
+  if (limiter != delivery.permit_of) return false;  // the subscription has changed its limit: this permit is not its
   const auto label = limiter->Renew(now.wall, delivery.label);
   if (!label) return false;
   if (*label != delivery.label) {

@@ -374,6 +374,20 @@ TEST_F(FlowTest, ASubscriptionMayChangeItsLimitAndLoseIt) {
   EXPECT_EQ(sender().pending.size(), 64u);
 }
 
+TEST_F(FlowTest, APermitOfAnotherLimitIsNotUsed) {
+  world.Advance(seconds(3));
+  Simple(3);
+  EXPECT_EQ(sender().pending.size(), 3u);  // without a limit
+  limiters["s"] = MakeLimiter("2/s", ratelimit::Burst::kAtOnce);
+  Apply();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(sender().Write(0));
+  world.Advance(milliseconds(1'500));
+  EXPECT_EQ(sender().pending.size(), 2u);
+  limiters.erase("s");
+  Apply();
+  EXPECT_TRUE(sender().Write(0));
+}
+
 TEST_F(FlowTest, AfterStandingStillNothingStartsBeforeTheMembershipIsConfirmed) {
   Sub("s").max_in_flight = 2;
   Simple(10);

@@ -1,5 +1,5 @@
-// Random histories of a whole worker without Kafka and HTTP: outcomes, pauses, rebalances, revisions, failing stores and
-// sinks, a membership in doubt. What must hold in each of them is checked at every step and at the end.
+// Random histories of a whole worker without Kafka and HTTP: outcomes, pauses, rebalances, revisions, failing stores
+// and sinks, a membership in doubt. What must hold in each of them is checked at every step and at the end.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,15 +14,24 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kFirstSeed = 20'261'121;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t kHistories = 2'000;
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define POSTHORN_SLOW_BUILD
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(POSTHORN_SLOW_BUILD)
+constexpr std::uint64_t kHistories = 500;  // the plain build runs all of them
 #else
-constexpr std::uint64_t kHistories = 4'000;
+constexpr std::uint64_t kHistories = 2'000;
 #endif
 
 class History : DispatcherBench {
  public:
   explicit History(std::uint64_t seed) : random_(seed) {
+    dead_letters.on_written = [this](const DeadLetter& letter) {
+      MarkFinished({{letter.subscription, letter.partition}, letter.record->offset()});
+    };
+    dead_letters.keep = false;  // they would count as memory in use
     // Commits are judged when they are noted: everything below must be finished by then.
     offsets.on_update = [this](const OffsetStore::Key& key, const Position& position) {
       const std::lock_guard lock(mutex_);
@@ -178,7 +187,6 @@ class History : DispatcherBench {
       default:
         for (auto n = Below(4); n > 0; --n) AnswerOne(/*always_ok=*/false);
     }
-    NoteDeadLetters();
   }
 
   void AnswerOne(bool always_ok) {
@@ -186,14 +194,15 @@ class History : DispatcherBench {
     if (sender.pending.empty()) return;
     const auto index = Below(sender.pending.size());
     const auto request = sender.pending[index].request;
-    const bool doubtful = !guard.Confirmed();
-    if (!sender.Write(index)) {
-      world.RunReady();
-      return;
+    if (feeds.count(request.partition) == 0) Fault("a request for a partition that was given back");
+    if (!sender.pending[index].written) {
+      if (!sender.Write(index)) {
+        world.RunReady();
+        return;
+      }
+      if (!guard.Confirmed()) Fault("written while the membership was in doubt");
+      NoteWrite(request);
     }
-    if (doubtful) Fault("written while the membership was in doubt");
-    if (feeds.count(request.partition) == 0) Fault("written for a partition that was given back");
-    NoteWrite(request);
     switch (always_ok ? 0 : Below(8)) {
       case 4:
         sender.Finish(index, test::Respond(Verdict::kRetry, 500));
@@ -218,8 +227,7 @@ class History : DispatcherBench {
     for (const auto& sub : snapshot.subscriptions) {
       if (sub.name != request.subscription || sub.limit.empty()) continue;
       const auto label = ratelimit::LabelAt(world.clock.Read().wall);
-      // Without a limit until a moment ago: those attempts had no permit of it.
-      if (++written_[label] > allowed_[label] + unlimited_before_) Fault("more attempts than the label allows");
+      if (++written_[label] > allowed_[label]) Fault("more attempts than the label allows");
     }
   }
 
@@ -227,15 +235,8 @@ class History : DispatcherBench {
     const std::lock_guard lock(mutex_);
     finished_.insert(message);
   }
-  void NoteDeadLetters() {
-    for (; dead_letters_seen_ < dead_letters.written.size(); ++dead_letters_seen_) {
-      const auto& letter = dead_letters.written[dead_letters_seen_];
-      MarkFinished({{letter.subscription, letter.partition}, letter.record->offset()});
-    }
-  }
   void AnswerDeadLetter(bool ok) {
     dead_letters.Answer(ok);
-    NoteDeadLetters();
     world.RunReady();
   }
 
@@ -275,7 +276,6 @@ class History : DispatcherBench {
       }
       guard.Confirm();
       world.Advance(milliseconds(100));
-      NoteDeadLetters();
     }
     if (!AllFinished()) Fault("not everything came to its end");
     std::vector<TopicPartition> all;
@@ -284,7 +284,7 @@ class History : DispatcherBench {
     Revoke(all);
     for (const auto& view : views) {
       for (const auto& lane : view.lanes) {
-        const auto last = Log(lane.partition)->entries;
+        const auto& last = Log(lane.partition)->entries;
         if (last.empty()) continue;
         if (offsets.stored({view.config->name, lane.partition}).value_or(0) < last.back().offset + 1) {
           Fault("the last position was not stored");
@@ -304,6 +304,12 @@ class History : DispatcherBench {
   }
 
   bool AllFinished() {
+    for (const auto& view : dispatcher->Subscriptions()) {
+      for (const auto& lane : view.lanes) {
+        const auto& entries = Log(lane.partition)->entries;
+        if (!entries.empty() && lane.next <= entries.back().offset) return false;  // again, after a lost partition
+      }
+    }
     const std::lock_guard lock(mutex_);
     for (const auto& sub : snapshot.subscriptions) {
       for (const auto& [id, log] : logs) {
@@ -322,8 +328,6 @@ class History : DispatcherBench {
   std::vector<std::string> faults_;
   std::map<ratelimit::Label, std::int64_t> allowed_;
   std::map<ratelimit::Label, std::int64_t> written_;
-  std::size_t dead_letters_seen_ = 0;
-  std::int64_t unlimited_before_ = 0;
 };
 
 class HistoriesTest : public ::testing::TestWithParam<std::uint64_t> {};

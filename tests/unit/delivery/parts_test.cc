@@ -90,8 +90,7 @@ TEST(BackoffTest, FullJitterIsAPartOfTheIntervalButNeverBelowATenth) {
 }
 
 TEST(BackoffTest, TheExtremesNeverOverflow) {
-  EXPECT_EQ(BackoffFor(Policy(milliseconds(0), 1e9, seconds(1), config::Jitter::kNone), 1'000'000, 0),
-            milliseconds(0));
+  EXPECT_EQ(BackoffFor(Policy(milliseconds(0), 1e9, seconds(1), config::Jitter::kNone), 1'000'000, 0), milliseconds(0));
   EXPECT_GT(BackoffFor(Policy(seconds(1), 1e9, milliseconds::max(), config::Jitter::kNone), 1'000'000, 0),
             std::chrono::hours(24));
 }

@@ -72,7 +72,7 @@ class FileSource::Impl {
         if (!failure_.empty()) return Failed{failure_, true, true};
         return Unchanged();
       }
-      WaitForChange(deadline);
+      if (!look_) WaitForChange(deadline);
     }
   }
 

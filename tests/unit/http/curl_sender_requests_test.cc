@@ -195,6 +195,7 @@ TEST_F(CurlSenderRequestsTest, Http2IsRefusedWhereItCannotBeTrusted) {
   const Endpoint endpoint({{Endpoint::Serve(Answer(200))}});
   auto subscription = Subscription(endpoint.url());
   subscription.http = config::HttpVersion::k2;
+  subscription.timeout = std::chrono::seconds(1);  // some versions wait for an HTTP/2 answer until then
   const Outcome outcome = Deliver(Prepare(subscription));
   EXPECT_EQ(outcome.verdict, Verdict::kRetry) << "the endpoint speaks HTTP/1.1 only";
   EXPECT_EQ(outcome.status, 0);

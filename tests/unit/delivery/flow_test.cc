@@ -1,4 +1,5 @@
 // What may start now: slots, permits, memory, pauses, the guard; and how lanes share a partition and a limit.
+#include <tuple>
 #include <gmock/gmock.h>
 
 #include <array>
@@ -482,7 +483,7 @@ TEST_F(FlowTest, ALostPartitionCommitsNothing) {
   Ok();
   bool drained = false;
   shards[0]->CloseLanes([](const Lane&) { return true; }, /*commit=*/false, [&] { drained = true; });
-  for (std::size_t i = 0; i < 1'499; ++i) sender().pending[i].handler->OnBeforeWrite();
+  for (std::size_t i = 0; i < 1'499; ++i) std::ignore = sender().pending[i].handler->OnBeforeWrite();
   while (!sender().pending.empty()) sender().Finish(0, test::Respond(Verdict::kDelivered, 200));
   world.Advance(seconds(5));
   EXPECT_TRUE(drained);

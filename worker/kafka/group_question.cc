@@ -8,38 +8,40 @@
 namespace posthorn::kafka {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(5);
+constexpr int kReachableTimeout = 200;  // ms
 
 }  // namespace
 
 GroupQuestion::GroupQuestion(const ClientConfig& config, std::function<void()> answered)
     : config_(config), answered_(std::move(answered)) {}
 
-GroupQuestion::~GroupQuestion() { Rest(); }
-
-void GroupQuestion::Rest() {
-  if (queue_ != nullptr) rd_kafka_queue_cb_event_enable(queue_.get(), nullptr, nullptr);
+GroupQuestion::~GroupQuestion() {
+  if (client_ == nullptr) return;
+  rd_kafka_queue_cb_event_enable(queue_.get(), nullptr, nullptr);
+  if (open_) static_cast<void>(queue_.release());
   queue_.reset();
-  client_.reset();
+  LetGo(std::move(client_), open_);
 }
 
-void GroupQuestion::Ask() {
-  asked_at_ = std::chrono::steady_clock::now();
+bool GroupQuestion::Ask() {
+  if (open_) return false;
   if (client_ == nullptr) {
     std::string error;
     client_ = NewClient(config_, Role::kAdmin, error);
     if (client_ == nullptr) {
       runtime::Log(runtime::LogLevel::kError, "no client to ask the coordinator", {{"error", error}});
-      return;
+      return false;
     }
     queue_.reset(rd_kafka_queue_new(client_.get()));
     rd_kafka_queue_cb_event_enable(
         queue_.get(), [](rd_kafka_t*, void* self) { static_cast<GroupQuestion*>(self)->answered_(); }, this);
   }
-  const auto options =
-      NewAdminOptions(client_.get(), RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, kCoordinatorTimeout, ++asked_);
+  if (!Reachable(client_.get(), kReachableTimeout)) return false;
+  const auto options = NewAdminOptions(client_.get(), RD_KAFKA_ADMIN_OP_DESCRIBECONSUMERGROUPS, kCoordinatorTimeout);
   const char* group = config_.fleet().c_str();
   rd_kafka_DescribeConsumerGroups(client_.get(), &group, 1, options.get(), queue_.get());
+  open_ = true;
+  return true;
 }
 
 GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
@@ -55,7 +57,8 @@ GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
   };
   while (const EventPtr event{queue_ != nullptr ? rd_kafka_queue_poll(queue_.get(), 0) : nullptr}) {
     const auto* result = rd_kafka_event_DescribeConsumerGroups_result(event.get());
-    if (result == nullptr || reinterpret_cast<std::uintptr_t>(rd_kafka_event_opaque(event.get())) != asked_) continue;
+    if (result == nullptr) continue;
+    open_ = false;
     if (const auto error = rd_kafka_event_error(event.get()); error != RD_KAFKA_RESP_ERR_NO_ERROR)
       return failure(error);
     std::size_t count = 0;
@@ -72,9 +75,7 @@ GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
                ? Answer::kMember
                : Answer::kUnsettled;
   }
-  if (std::chrono::steady_clock::now() - asked_at_ < kPatience) return Answer::kNone;
-  Rest();
-  return Answer::kFailed;
+  return Answer::kNone;
 }
 
 }  // namespace posthorn::kafka

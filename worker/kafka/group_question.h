@@ -2,8 +2,6 @@
 
 // Private to this room.
 
-#include <chrono>
-#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -12,7 +10,8 @@
 
 namespace posthorn::kafka {
 
-/// Asks the group's coordinator whether a member is in the group and the group is stable. Has a client while it asks.
+/// Asks the group's coordinator whether a member is in the group and the group is stable. Has a client from
+/// the first question on.
 ///
 /// Threads  One; `answered` comes from any (it only says that Take has something).
 class GroupQuestion {
@@ -23,20 +22,18 @@ class GroupQuestion {
   GroupQuestion(const GroupQuestion&) = delete;
   GroupQuestion& operator=(const GroupQuestion&) = delete;
 
-  /// Any answer to an earlier question is forgotten.
-  void Ask();
-  /// The answer to the last question, once; kNone while there is none, kFailed after 5 s without one.
+  /// Asks, unless an earlier question is still open (its answer is then the answer to that one only) or no broker
+  /// answers; true when a question has been sent. Blocks up to 0.2 s.
+  bool Ask();
+  /// An answer, once; kNone while there is none.
   Answer Take(const std::string& member_id);
-  /// No more questions for now.
-  void Rest();
 
  private:
   const ClientConfig config_;
   const std::function<void()> answered_;
   ClientPtr client_;
   QueuePtr queue_;  // declared after the client, gone before it
-  std::chrono::steady_clock::time_point asked_at_{};
-  std::uintptr_t asked_ = 0;
+  bool open_ = false;
 };
 
 }  // namespace posthorn::kafka

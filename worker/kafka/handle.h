@@ -33,11 +33,26 @@ inline PartitionListPtr NewPartitionList(std::size_t size = 0) {
   return PartitionListPtr(rd_kafka_topic_partition_list_new(static_cast<int>(size)));
 }
 
-/// Time limit of admin requests that go to a group's coordinator, the longest librdkafka takes. One that ends while its
-/// coordinator is not connected aborts the process as soon as the coordinator is back (rd_kafka_admin_coord_request
-/// returns an error for a request object that is freed already; 2.0.2 and every version up to 2.14). So the limit must
-/// never be reached: whoever waits keeps a clock of its own and, when tired of waiting, destroys the client.
+/// Time limit of admin requests that go to a group's coordinator: the longest librdkafka takes, for two of its faults
+/// (2.0.2, unchanged in 2.14). A request whose time runs out while its coordinator is not connected aborts the process
+/// when the coordinator is back (rd_kafka_admin_coord_request answers for a request object that is freed already); and
+/// destroying a client that has such a request waiting can hang or crash. So the limit must not be reached: whoever
+/// asks first makes sure that the cluster answers at all (Reachable), keeps few requests open, waits on a clock of its
+/// own, and lets go of a client only when it has no request open (LetGo).
 inline constexpr int kCoordinatorTimeout = 3'600'000;  // ms
+
+/// True when a broker answers within the time. Blocks.
+inline bool Reachable(rd_kafka_t* client, int timeout_ms) {
+  const rd_kafka_metadata_t* metadata = nullptr;
+  if (rd_kafka_metadata(client, 0, nullptr, &metadata, timeout_ms) != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
+  rd_kafka_metadata_destroy(metadata);
+  return true;
+}
+
+/// Destroys a client, or abandons it for the rest of the process when coordinator requests are open.
+inline void LetGo(ClientPtr client, bool requests_open) {
+  if (requests_open) static_cast<void>(client.release());
+}
 
 /// Options of one admin request: its time limit, and the number by which its answer is told from the others.
 inline AdminOptionsPtr NewAdminOptions(rd_kafka_t* client, rd_kafka_admin_op_t operation, int timeout_ms,

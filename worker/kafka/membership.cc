@@ -303,7 +303,6 @@ void Membership::Impl::ServeGuard() {
     return;
   }
   if (!guard_.joined() || guard_.clear()) {
-    if (check_) question_->Rest();
     check_.reset();
     return;
   }
@@ -317,27 +316,29 @@ void Membership::Impl::ServeGuard() {
     if (guard_.Settle(check_->doubt)) TellConfirmed();
     return;
   }
-  if (check_->asked) {
-    switch (question_->Take(MemberId())) {
-      case GroupQuestion::Answer::kNone:
-        return;
-      case GroupQuestion::Answer::kMember:
+  switch (const auto answer = question_->Take(MemberId())) {
+    case GroupQuestion::Answer::kNone:
+      break;
+    case GroupQuestion::Answer::kCannotBeAsked:
+      check_->quiet_since = now;
+      return;
+    case GroupQuestion::Answer::kMember:
+    case GroupQuestion::Answer::kNotMember:
+    case GroupQuestion::Answer::kUnsettled:
+    case GroupQuestion::Answer::kFailed:
+      // An answer to a question from before this doubt says nothing.
+      if (!check_->asked) break;
+      if (answer == GroupQuestion::Answer::kMember) {
         if (rd_kafka_assignment_lost(consumer_.get()) == 0 && guard_.Settle(check_->doubt)) TellConfirmed();
         return;
-      case GroupQuestion::Answer::kCannotBeAsked:
-        check_->quiet_since = now;
-        return;
-      case GroupQuestion::Answer::kNotMember:
-      case GroupQuestion::Answer::kUnsettled:
-      case GroupQuestion::Answer::kFailed:
-        check_->asked = false;
-        check_->ask_at = now + kAskAgain;
-        return;
-    }
+      }
+      check_->asked = false;
+      check_->ask_at = now + kAskAgain;
+      return;
   }
-  if (now < check_->ask_at) return;
-  check_->asked = true;
-  question_->Ask();
+  if (check_->asked || now < check_->ask_at) return;
+  check_->asked = question_->Ask();
+  if (!check_->asked) check_->ask_at = now + kAskAgain;
 }
 
 void Membership::Impl::Serve(const rd_kafka_event_t& constant) {

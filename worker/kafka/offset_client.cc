@@ -42,22 +42,23 @@ struct GroupFetch {
 // The requests of one round to one client.
 struct Round {
   OffsetClientRef client;
-  QueuePtr queue;
+  std::vector<std::pair<std::string, GroupFetch*>> groups;
   std::map<std::uintptr_t, GroupFetch*> open;
 };
 
-void Ask(Round& round, const std::string& group, const std::vector<OffsetStore::Key>& keys, GroupFetch& fetch,
-         std::uintptr_t tag) {
-  rd_kafka_t* client = round.client->client.get();
-  if (round.queue == nullptr) round.queue.reset(rd_kafka_queue_new(client));
+void Ask(Round& round, const std::string& group, const std::vector<OffsetStore::Key>& keys, GroupFetch& fetch) {
+  OffsetClient& client = *round.client;
   auto list = NewPartitionList(fetch.keys.size());
   for (const auto i : fetch.keys)
     rd_kafka_topic_partition_list_add(list.get(), keys[i].partition.topic.c_str(), keys[i].partition.partition);
   const ListPtr request(rd_kafka_ListConsumerGroupOffsets_new(group.c_str(), list.get()));
-  const auto options = NewAdminOptions(client, RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS, kCoordinatorTimeout, tag);
+  const auto tag = ++client.fetch_tags;
+  const auto options =
+      NewAdminOptions(client.client.get(), RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS, kCoordinatorTimeout, tag);
   round.open[tag] = &fetch;
+  ++client.open_fetches;
   auto* raw = request.get();
-  rd_kafka_ListConsumerGroupOffsets(client, &raw, 1, options.get(), round.queue.get());
+  rd_kafka_ListConsumerGroupOffsets(client.client.get(), &raw, 1, options.get(), client.fetches.get());
 }
 
 bool ReadGroup(rd_kafka_event_t* event, const std::vector<OffsetStore::Key>& keys, const GroupFetch& fetch,
@@ -82,46 +83,66 @@ bool ReadGroup(rd_kafka_event_t* event, const std::vector<OffsetStore::Key>& key
 }  // namespace
 
 OffsetClient::OffsetClient(ClientPtr made, std::function<void()> on_answer)
-    : answered(std::move(on_answer)), client(std::move(made)), queue(rd_kafka_queue_new(client.get())) {
+    : answered(std::move(on_answer)),
+      client(std::move(made)),
+      writes(rd_kafka_queue_new(client.get())),
+      fetches(rd_kafka_queue_new(client.get())) {
   rd_kafka_queue_cb_event_enable(
-      queue.get(), [](rd_kafka_t*, void* self) { static_cast<OffsetClient*>(self)->answered(); }, this);
+      writes.get(), [](rd_kafka_t*, void* self) { static_cast<OffsetClient*>(self)->answered(); }, this);
 }
 
-OffsetClient::~OffsetClient() { rd_kafka_queue_cb_event_enable(queue.get(), nullptr, nullptr); }
+OffsetClient::~OffsetClient() {
+  rd_kafka_queue_cb_event_enable(writes.get(), nullptr, nullptr);
+  const bool open = open_writes + open_fetches > 0;
+  if (open) {
+    static_cast<void>(writes.release());
+    static_cast<void>(fetches.release());
+  }
+  writes.reset();
+  fetches.reset();
+  LetGo(std::move(client), open);
+}
 
 OffsetStore::Fetched FetchPositions(const std::string& fleet, const std::vector<OffsetStore::Key>& keys, Time deadline,
-                                    const std::function<OffsetClientRef(const std::string&)>& client_for,
-                                    const std::function<void(const OffsetClientRef&)>& unanswered) {
+                                    const std::function<OffsetClientRef(const std::string&)>& client_for) {
   std::vector<std::optional<Position>> positions(keys.size());
   std::map<std::string, GroupFetch> groups;
   for (std::size_t i = 0; i < keys.size(); ++i) groups[keys[i].subscription].keys.push_back(i);
   // A broker may still be loading the offsets after a restart: asked again until the time is over.
   while (true) {
     std::map<OffsetClient*, Round> rounds;
-    std::uintptr_t tag = 0;
     for (auto& [subscription, fetch] : groups) {
       if (fetch.answered) continue;
       const auto client = client_for(subscription);
       auto& round = rounds[client.get()];
       round.client = client;
-      Ask(round, fleet + "." + subscription, keys, fetch, ++tag);
+      round.groups.emplace_back(fleet + "." + subscription, &fetch);
     }
-    bool late = false;
+    // Locked in the order of their addresses, all sent before the first is waited for.
+    std::vector<std::unique_lock<std::mutex>> locks;
+    for (auto& [client, round] : rounds) {
+      locks.emplace_back(client->fetching);
+      while (client->open_fetches > 0) {
+        const EventPtr late(rd_kafka_queue_poll(client->fetches.get(), MillisecondsUntil(deadline)));
+        if (late == nullptr) return std::nullopt;
+        if (rd_kafka_event_type(late.get()) == RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT) --client->open_fetches;
+      }
+      if (!Reachable(client->client.get(), MillisecondsUntil(deadline))) return std::nullopt;
+    }
+    for (auto& [client, round] : rounds)
+      for (auto& [group, fetch] : round.groups) Ask(round, group, keys, *fetch);
     for (auto& [client, round] : rounds) {
       while (!round.open.empty()) {
-        const EventPtr event(rd_kafka_queue_poll(round.queue.get(), MillisecondsUntil(deadline)));
-        if (event == nullptr) {
-          unanswered(round.client);
-          late = true;
-          break;
-        }
+        const EventPtr event(rd_kafka_queue_poll(client->fetches.get(), MillisecondsUntil(deadline)));
+        if (event == nullptr) return std::nullopt;
         const auto open = round.open.find(reinterpret_cast<std::uintptr_t>(rd_kafka_event_opaque(event.get())));
         if (open == round.open.end()) continue;
+        --client->open_fetches;
         open->second->answered = ReadGroup(event.get(), keys, *open->second, positions);
         round.open.erase(open);
       }
     }
-    if (late) return std::nullopt;
+    locks.clear();
     if (std::all_of(groups.begin(), groups.end(), [](const auto& entry) { return entry.second.answered; }))
       return positions;
     if (std::chrono::steady_clock::now() + kFetchRetry >= deadline) return std::nullopt;
@@ -145,7 +166,8 @@ void SendPositions(OffsetClient& client, const std::string& group, const std::ve
   const auto options =
       NewAdminOptions(client.client.get(), RD_KAFKA_ADMIN_OP_ALTERCONSUMERGROUPOFFSETS, kCoordinatorTimeout, tag);
   auto* raw = request.get();
-  rd_kafka_AlterConsumerGroupOffsets(client.client.get(), &raw, 1, options.get(), client.queue.get());
+  rd_kafka_AlterConsumerGroupOffsets(client.client.get(), &raw, 1, options.get(), client.writes.get());
+  ++client.open_writes;
 }
 
 WriteAnswer ReadWriteAnswer(rd_kafka_event_t* event, const std::vector<PositionToWrite>& positions) {

@@ -3,8 +3,11 @@
 // Private to this room.
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -13,8 +16,7 @@
 
 namespace posthorn::kafka {
 
-/// A client of the offset store and the queue for the answers to its writes. Shared with a Fetch that still uses it
-/// when the store has replaced it.
+/// A client of the offset store, the queue for the answers to its writes, and the one for its fetches.
 struct OffsetClient {
   OffsetClient(ClientPtr made, std::function<void()> on_answer);
   ~OffsetClient();
@@ -23,18 +25,21 @@ struct OffsetClient {
 
   const std::function<void()> answered;
   ClientPtr client;
-  QueuePtr queue;  // declared after the client, gone before it
+  QueuePtr writes;
+  std::size_t open_writes = 0;  // the store thread's
+  std::mutex fetching;          // one Fetch at a time; guards what follows
+  QueuePtr fetches;
+  std::size_t open_fetches = 0;  // also those nobody waits for any more
+  std::uintptr_t fetch_tags = 0;
 };
 using OffsetClientRef = std::shared_ptr<OffsetClient>;
 
 /// Stored positions as OffsetStore::Fetch promises, all groups asked at once. `client_for` gives a subscription's
-/// client; `unanswered` is told the clients that did not answer in time: their requests must not stay with them (see
-/// kCoordinatorTimeout).
+/// client. While requests of an earlier call are unanswered no more are sent to their client (see kCoordinatorTimeout).
 delivery::OffsetStore::Fetched FetchPositions(const std::string& fleet,
                                               const std::vector<delivery::OffsetStore::Key>& keys,
                                               std::chrono::steady_clock::time_point deadline,
-                                              const std::function<OffsetClientRef(const std::string&)>& client_for,
-                                              const std::function<void(const OffsetClientRef&)>& unanswered);
+                                              const std::function<OffsetClientRef(const std::string&)>& client_for);
 
 /// Writes positions of one subscription; the answer comes to the client's queue with `tag` as its opaque.
 struct PositionToWrite {

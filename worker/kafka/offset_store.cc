@@ -5,7 +5,6 @@
 #include <map>
 #include <mutex>
 #include <random>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,8 +27,9 @@ using runtime::Log;
 using runtime::LogLevel;
 using Time = CommitPlanner::Time;
 
-constexpr auto kPatience = 15s;     // with a client that does not answer a write
-constexpr auto kHeldCheck = 100ms;  // beside OnConfirmed, should a guard not call
+constexpr int kReachableTimeout = 500;  // ms
+constexpr auto kSeenFor = 500ms;        // how long a sign of life, or none, is believed
+constexpr auto kHeldCheck = 100ms;      // beside OnConfirmed, should a guard not call
 
 Time Now() { return std::chrono::steady_clock::now(); }
 
@@ -67,15 +67,8 @@ class KafkaOffsetStore::Impl {
   }
 
   Fetched Fetch(const std::vector<Key>& keys, std::chrono::milliseconds timeout) {
-    return FetchPositions(
-        config_.fleet(), keys, Now() + timeout, [this](const std::string& name) { return ClientFor(name); },
-        [this](const OffsetClientRef& client) {
-          {
-            const std::lock_guard lock(mutex_);
-            silent_.insert(client);
-          }
-          Wake();
-        });
+    return FetchPositions(config_.fleet(), keys, Now() + timeout,
+                          [this](const std::string& name) { return ClientFor(name); });
   }
 
   std::optional<std::pair<Offset, Offset>> Bounds(const TopicPartition& partition, std::chrono::milliseconds timeout) {
@@ -133,7 +126,6 @@ class KafkaOffsetStore::Impl {
     CommitPlanner::Batch batch;
     std::vector<PositionToWrite> positions;
     OffsetClientRef client;
-    Time sent;
   };
 
   static CommitPlanner::Options ToPlan(const Options& options) {
@@ -165,7 +157,7 @@ class KafkaOffsetStore::Impl {
   void Run();
   OffsetClientRef NewOne();
   void GrowTo(std::uint32_t count);
-  void ReplaceSilent();
+  [[nodiscard]] bool MayAsk(const OffsetClientRef& client);
   void Send(CommitPlanner::Batch batch);
   void ReadAnswers();
   void Answered(const UnderWay& request, const WriteAnswer& answer);
@@ -179,7 +171,6 @@ class KafkaOffsetStore::Impl {
   CommitPlanner::Calls calls_;
   OffsetStoreStats stats_;
   std::vector<OffsetClientRef> clients_;  // changed by the thread alone
-  std::set<OffsetClientRef> silent_;      // did not answer a Fetch
   delivery::MembershipGuard* guard_ = nullptr;
   Time sleeps_until_ = Time::max();
   bool held_ = false;  // by the guard: nothing is written
@@ -189,6 +180,7 @@ class KafkaOffsetStore::Impl {
   // The thread's.
   std::map<std::uintptr_t, UnderWay> under_way_;  // by the order of sending
   std::uintptr_t sent_ = 0;
+  std::map<const OffsetClient*, std::pair<Time, bool>> seen_;  // until when: the brokers do or do not answer
   std::unique_ptr<RetentionQuestion> retention_;
   LogLimit errors_{10s};
 
@@ -210,13 +202,11 @@ void KafkaOffsetStore::Impl::Run() {
     if (!batches.empty()) GrowTo(wanted);
     for (auto& batch : batches) Send(std::move(batch));
     ReadAnswers();
-    ReplaceSilent();
     AskRetention();
 
     lock.lock();
     sleeps_until_ = held_ ? Now() + kHeldCheck : planner_.wake_at();
     if (retention_ != nullptr) sleeps_until_ = std::min(sleeps_until_, retention_->wake_at());
-    if (!under_way_.empty()) sleeps_until_ = std::min(sleeps_until_, under_way_.begin()->second.sent + kPatience);
     const auto ready = [this] { return stop_ || woken_ || !calls_.empty(); };
     if (sleeps_until_ == Time::max())
       changed_.wait(lock, ready);
@@ -243,45 +233,28 @@ void KafkaOffsetStore::Impl::GrowTo(std::uint32_t count) {
   }
 }
 
-// A request that waits for a coordinator which is away must not stay in its client (kCoordinatorTimeout), and must not
-// be carried out minutes later, when the partition may have another owner.
-void KafkaOffsetStore::Impl::ReplaceSilent() {
-  std::set<OffsetClientRef> silent;
-  {
-    const std::lock_guard lock(mutex_);
-    silent = std::exchange(silent_, {});
-  }
+// The brokers are asked for a sign of life first, unless one was just seen: a write must not wait inside
+// librdkafka until they are back (kCoordinatorTimeout).
+bool KafkaOffsetStore::Impl::MayAsk(const OffsetClientRef& client) {
   const Time now = Now();
-  for (const auto& [tag, request] : under_way_) {
-    if (now - request.sent < kPatience) break;
-    silent.insert(request.client);
-  }
-  for (const auto& client : silent) {
-    const auto place = std::find(clients_.begin(), clients_.end(), client);
-    if (place == clients_.end()) continue;  // replaced already
-    auto fresh = NewOne();
-    if (fresh == nullptr) continue;
-    {
-      const std::lock_guard lock(mutex_);
-      *place = std::move(fresh);
-    }
-    for (auto at = under_way_.begin(); at != under_way_.end();) {
-      const auto request = at++;
-      if (request->second.client != client) continue;
-      const auto failed = std::move(request->second);
-      under_way_.erase(request);
-      Answered(failed, {std::vector<bool>(failed.positions.size(), false), RD_KAFKA_RESP_ERR__TIMED_OUT,
-                        "no answer from the group's coordinator"});
-    }
-  }
+  auto& [until, alive] = seen_[client.get()];
+  if (now < until) return alive;
+  alive = Reachable(client->client.get(), kReachableTimeout);
+  until = Now() + kSeenFor;
+  return alive;
 }
 
 void KafkaOffsetStore::Impl::Send(CommitPlanner::Batch batch) {
   const auto tag = ++sent_;
   // The plan may be ahead of the clients when one could not be made.
-  UnderWay request{std::move(batch), {}, nullptr, Now()};
+  UnderWay request{std::move(batch), {}, nullptr};
   request.client = clients_[request.batch.client % clients_.size()];
   for (const auto& item : request.batch.items) request.positions.push_back({item.partition, item.position});
+  if (!MayAsk(request.client)) {
+    Answered(request,
+             {std::vector<bool>(request.positions.size(), false), RD_KAFKA_RESP_ERR__TRANSPORT, "no broker answers"});
+    return;
+  }
   const auto& kept = under_way_.emplace(tag, std::move(request)).first->second;
   {
     const std::lock_guard lock(mutex_);
@@ -292,8 +265,10 @@ void KafkaOffsetStore::Impl::Send(CommitPlanner::Batch batch) {
 
 void KafkaOffsetStore::Impl::ReadAnswers() {
   for (const auto& client : clients_) {
-    while (const EventPtr event{rd_kafka_queue_poll(client->queue.get(), 0)}) {
+    while (const EventPtr event{rd_kafka_queue_poll(client->writes.get(), 0)}) {
       if (rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_ALTERCONSUMERGROUPOFFSETS_RESULT) continue;
+      --client->open_writes;
+      seen_[client.get()] = {Now() + kSeenFor, true};
       const auto found = under_way_.find(reinterpret_cast<std::uintptr_t>(rd_kafka_event_opaque(event.get())));
       if (found == under_way_.end()) continue;
       const auto request = std::move(found->second);

@@ -360,6 +360,24 @@ TEST_F(EmbeddedTest, WritesAreRepeatedWhenTheBrokerComesBack) {
   EXPECT_EQ(store->Fetch({key}, 10s)->at(0)->next, 2);
 }
 
+TEST_F(EmbeddedTest, TheStoreSurvivesAFlappingBroker) {
+  std::string error;
+  const auto store = KafkaOffsetStore::Create(Config(), {}, error);
+  const delivery::OffsetStore::Key key{"billing", {"orders", 0}};
+  for (int round = 0; round < 30; ++round) {
+    broker_->SetDown(true);
+    for (int i = 0; i < 1 + round % 4; ++i) {
+      store->Update(key, {round, ""}, true, true);
+      EXPECT_EQ(store->Fetch({key}, std::chrono::milliseconds(10 + 37 * i)), std::nullopt);
+    }
+    broker_->SetDown(false);
+    if (round % 3 == 0) {
+      ASSERT_TRUE(Flushed(*store, {key}));
+      EXPECT_EQ(store->Fetch({key}, 10s)->at(0)->next, round);
+    }
+  }
+}
+
 TEST_F(EmbeddedTest, BoundsOfAPartition) {
   Produce("orders", 1, 0, 17);
   std::string error;

@@ -159,6 +159,7 @@ def case_latency(kafka, arguments):
             with Worker(kafka, topic, text, sets=arguments.set) as worker:
                 eventually("all partitions", lambda: worker.owned() == 8, 60)
                 kafka.produce([topic], 8, rate=10)  # every partition and connection once
+                eventually("the first messages delivered", lambda: worker.delivered() == 8, 30)
                 cpu, at = worker.cpu(), time.monotonic()
                 produced = kafka.produce([topic], samples, rate=10)
                 cpu_share = (worker.cpu() - cpu) / (time.monotonic() - at)

@@ -71,11 +71,12 @@ void Reader::ReadKeys(const Node& node, std::string_view section, const std::str
     }
     return;
   }
+  const std::vector<std::string_view> known = KeysBelow(document_, section);
   std::set<std::string_view> seen;
   for (std::size_t i = 0; i < node.items.size(); ++i) {
     const Node& item = node.items[i];
     const std::string path = Join(shown, node.keys[i].text);
-    const Option* option = Known(node, i, section, path);
+    const Option* option = Known(node, i, known, section, path);
     if (option == nullptr) continue;
     const std::string key = Join(below, node.keys[i].text);
     seen.insert(node.keys[i].text);
@@ -91,15 +92,15 @@ void Reader::ReadKeys(const Node& node, std::string_view section, const std::str
     }
   }
   if (section == "defaults") return;
-  for (const std::string_view key : KeysBelow(document_, section)) {
+  for (const std::string_view key : known) {
     const Option* option = FindOption(document_, Join(TableSection(section), key));
     if (option->required && !seen.contains(key)) AddFault(node, Join(shown, key), "", "is needed");
   }
 }
 
-const Option* Reader::Known(const Node& node, std::size_t index, std::string_view section, const std::string& path) {
+const Option* Reader::Known(const Node& node, std::size_t index, std::span<const std::string_view> known,
+                            std::string_view section, const std::string& path) {
   const Node::Key& key = node.keys[index];
-  const std::vector<std::string_view> known = KeysBelow(document_, section);
   if (std::find(known.begin(), known.end(), key.text) != known.end()) {
     return FindOption(document_, Join(TableSection(section), key.text));
   }

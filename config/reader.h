@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -59,7 +60,8 @@ class Reader {
   void ReadKeys(const Node& node, std::string_view section, const std::string& shown, const std::string& below,
                 const Take& take);
   void AddKeyFault(const Node& map, std::size_t index, const std::string& path, std::string rule, std::string hint);
-  const Option* Known(const Node& node, std::size_t index, std::string_view section, const std::string& path);
+  const Option* Known(const Node& node, std::size_t index, std::span<const std::string_view> known,
+                      std::string_view section, const std::string& path);
   std::optional<Value> ReadValue(const Option& option, const Node& node, const std::string& path);
   std::optional<Value> ReadScalar(const Option& option, const Node& node, const std::string& path);
   std::optional<Value> ReadEnum(const Option& option, const Resolved& text, std::string* why);

@@ -26,6 +26,13 @@ function(posthorn_optimise_under_sanitizers target)
   endif()
 endfunction()
 
+# For every program that links librdkafka: tests/sanitizers/c11_threads.cc says why.
+function(posthorn_c11_threads_under_tsan target)
+  if(POSTHORN_SANITIZER STREQUAL "thread")
+    target_sources(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests/sanitizers/c11_threads.cc")
+  endif()
+endfunction()
+
 function(posthorn_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
   add_library(posthorn_${name} STATIC ${ROOM_SOURCES})

@@ -74,7 +74,9 @@ std::optional<std::string> Show(const Option& option, const Field& field, const 
     return std::string(option.choices[static_cast<std::size_t>(field)].word);
   } else if constexpr (std::is_same_v<Field, std::string>) {
     if (field.empty()) return std::nullopt;
-    return Quote(field);
+    // A query often carries a token; the rest of the address does not.
+    const auto query = option.path.ends_with(".endpoint") ? field.find('?') : std::string::npos;
+    return Quote(query == std::string::npos ? field : field.substr(0, query + 1).append(kMasked));
   } else if constexpr (std::is_same_v<Field, bool>) {
     if (option.type == Type::kEnum) return std::string(option.choices[field ? 1 : 0].word);
     return field ? "true" : "false";

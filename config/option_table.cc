@@ -105,7 +105,7 @@ constexpr auto kDeployment = std::to_array<Option>({
      .type = Type::kInteger,
      .fallback = "",
      .min = "1",
-     .max = "256",
+     .max = "64",
      .reload = Reload::kStart,
      .help = "Threads that deliver, each with its own part of the partitions. Unset: one per core. Lower it when the "
              "machine is shared."},

@@ -161,7 +161,12 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
     if (config.static_member()) good = good && setter.Set("group.instance.id", config.instance());
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR);
   }
-  if (role == Role::kAdmin) rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR);
+  if (role == Role::kAdmin) {
+    // It joins nothing, but without a group librdkafka (2.0.2 to 2.8.0 at least) crashes when ListConsumerGroupOffsets
+    // is answered NOT_COORDINATOR, as it is while brokers come back: it asks the coordinator of a group it has not.
+    good = good && set_all({{"group.id", config.fleet()}, {"enable.auto.commit", "false"}});
+    rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR);
+  }
   if (role == Role::kProducer) {
     good = good && set_all({{"enable.idempotence", "true"}});
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);

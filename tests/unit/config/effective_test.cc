@@ -17,7 +17,7 @@ limits: { acme: { max_rate: 800/s }, unused: { max_rate: 0.5/s } }
 subscriptions:
   - name: billing
     topic: orders
-    endpoint: https://billing.example/hooks?a=b&c=%20
+    endpoint: https://billing.example/hooks%20x
     max_rate: 30/min
     burst: window
     paused: true
@@ -94,6 +94,17 @@ TEST(EffectiveTest, SecretsAreMasked) {
   const std::string shown = EffectiveYaml(*deployment.value);
   EXPECT_THAT(shown, Not(HasSubstr("hunter2")));
   EXPECT_THAT(shown, HasSubstr("b:1"));
+}
+
+TEST(EffectiveTest, TheQueryOfAnEndpointIsMasked) {
+  const auto loaded = LoadOne(
+      "subscriptions:\n  - { name: a, topic: t, max_rate: 5/s, endpoint: 'http://x/in?token=hunter2' }\n"
+      "  - { name: b, topic: t, max_rate: 5/s, endpoint: 'http://x/plain' }\n");
+  ASSERT_TRUE(loaded) << ToString(loaded.faults);
+  const std::string yaml = EffectiveYaml(*loaded.value);
+  EXPECT_THAT(yaml, Not(HasSubstr("hunter2")));
+  EXPECT_THAT(yaml, HasSubstr("http://x/in?***"));
+  EXPECT_THAT(yaml, HasSubstr("http://x/plain"));
 }
 
 TEST(EffectiveTest, NamesThatLookSecret) {

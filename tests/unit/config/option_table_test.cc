@@ -38,7 +38,7 @@ const std::map<std::string, Cases> kDeploymentCases{
      {{"127.0.0.1:8080", "localhost:0", "\"[::1]:8080\"", "\"\""},
       {"8080", "localhost", "\":8080\"", "localhost:65536", "localhost:x", "'::1:8080'", "'a b:1'", "'[]:1'"}}},
     {"subscriptions.file", {{"subscriptions.yaml", "/etc/posthorn", "file:/etc/x.yaml"}, {"\"\"", "~", "[ a ]"}}},
-    {"shards", {{"1", "256"}, {"0", "257", "two", "\"2\"", "1.5", "~"}}},
+    {"shards", {{"1", "64"}, {"0", "65", "two", "\"2\"", "1.5", "~"}}},
     {"memory", {{"1MiB", "2GiB"}, {"512KiB", "2048GiB", "1048576", "1MB", "-1MiB"}}},
     {"shutdown_timeout", {{"0ms", "30s", "1h"}, {"30", "61min", "-1s"}}},
     {"shares", {{"static"}, {"adaptive", "dynamic"}}},

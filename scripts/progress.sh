@@ -34,6 +34,7 @@ step() {
 configure_and_build() {
   local preset="$1" target="$2"
   shift 2
+  export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:-pch_defines,time_macros}"  # or it would not keep the tests
   command -v ccache >/dev/null && set -- -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@"
   step "configuring $preset" "build/$preset.configure.log" cmake --preset "$preset" "$@"
   step "building $preset" "build/$preset.build.log" cmake --build --preset "$preset" --target "$target" -j "${JOBS:-$(nproc)}"

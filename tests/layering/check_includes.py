@@ -106,13 +106,20 @@ def check(root):
 
 
 def compile_alone(root, command):
-    """Compiles each header as the only include of a file; returns the complaints."""
+    """Compiles each header as the only include of a file; returns the complaints. Where a header is the first include of
+    the .cc file of its name the build has done so already."""
     def one(path):
         run = subprocess.run([*shlex.split(command), f"-I{root}", "-fsyntax-only", "-x", "c++", "-"], cwd=root, text=True,
                              input=f'#include "{path}"\n', stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return [] if run.returncode == 0 else [f"{path}:1: does not compile alone\n{run.stdout}"]
 
-    headers = [path for path in sources(root) if path.endswith(".h")]
+    def first_in_its_source(path):
+        source = (root / path).with_suffix(".cc")
+        lines = source.read_text(encoding="utf-8").splitlines() if source.exists() else []
+        first = next(filter(None, map(INCLUDE.match, lines)), None)
+        return first is not None and first.group(2) == path
+
+    headers = [path for path in sources(root) if path.endswith(".h") and not first_in_its_source(path)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return [complaint for found in pool.map(one, headers) for complaint in found]
 

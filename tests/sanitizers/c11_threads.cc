@@ -1,6 +1,6 @@
-// librdkafka uses C11 threads, which clang's thread sanitizer does not know: a thread made by glibc's thrd_create has no
-// state in it, so its first malloc crashes, and a mtx_t orders nothing. Here they are again as the POSIX calls that it
-// does know; glibc's mtx_t and cnd_t are those of POSIX underneath. Linked into the programs of the tsan tree only.
+// librdkafka uses C11 threads, which clang's thread sanitizer does not know: a thread made by glibc's thrd_create has
+// no state in it, so its first malloc crashes, and a mtx_t orders nothing. Here they are again as the POSIX calls that
+// it does know; glibc's mtx_t and cnd_t are those of POSIX underneath. Linked into the programs of the tsan tree only.
 #include <pthread.h>
 #include <threads.h>
 
@@ -19,11 +19,16 @@ pthread_cond_t* Posix(cnd_t* condition) { return reinterpret_cast<pthread_cond_t
 
 int Result(int error) {
   switch (error) {
-    case 0: return thrd_success;
-    case EBUSY: return thrd_busy;
-    case ENOMEM: return thrd_nomem;
-    case ETIMEDOUT: return thrd_timedout;
-    default: return thrd_error;
+    case 0:
+      return thrd_success;
+    case EBUSY:
+      return thrd_busy;
+    case ENOMEM:
+      return thrd_nomem;
+    case ETIMEDOUT:
+      return thrd_timedout;
+    default:
+      return thrd_error;
   }
 }
 

@@ -32,6 +32,7 @@ struct CurlSenderOptions {
 /// Cost     Idle targets cost no connection, no descriptor and no timer after `idle_connection`. Connections are kept
 ///          alive and grouped, at most 64 requests at once per libcurl multi handle.
 /// Threads  The loop's thread only, construction (before the loop runs) and destruction (after it has stopped) aside.
+///          That includes letting go of a Target for the last time.
 /// Lifetime Targets may outlive the sender. Destruction ends what is in flight as Cancel does; requests that handlers
 ///          send meanwhile end with kNotSent.
 class CurlSender final : public delivery::Sender {

@@ -1,6 +1,6 @@
 // What may start now: slots, permits, memory, pauses, the guard; and how lanes share a partition and a limit.
-#include <tuple>
 #include <gmock/gmock.h>
+#include <tuple>
 
 #include <array>
 

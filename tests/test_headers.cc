@@ -1,0 +1,1 @@
+// Exists so that the headers named in CMakeLists.txt are parsed once for all tests.

@@ -37,7 +37,8 @@ constexpr std::array<MetricEntry, kMetricCount> kTable = {{
      kCounter,
      "permits",
      {"subscription"},
-     "Permits spent on requests that were taken back before a byte was written."},
+     "Permits spent without a request: it was taken back before a byte was written, or connecting took until a later "
+     "second and it had to take another one."},
     {Metric::kInFlight, "posthorn_in_flight", kGauge, "requests", {"subscription"}, "Requests on their way now."},
     {Metric::kWaitingForPermit,
      "posthorn_waiting_for_permit",

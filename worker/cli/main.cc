@@ -1,5 +1,6 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <string>
 
 #include "worker/cli/check_command.h"
 #include "worker/cli/demo_command.h"
@@ -20,6 +21,13 @@ int main(int argc, char** argv) {
   posthorn::cli::AddCheckCommand(app, exit_code, capabilities);
   posthorn::cli::AddSinkCommand(app, exit_code);
   posthorn::cli::AddDemoCommand(app, exit_code);
+  std::string commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands += " " + command->get_name();
+  if (argc > 1 && argv[1][0] != '-' && (commands + " ").find(" " + std::string(argv[1]) + " ") == std::string::npos) {
+    // CLI11 would say that a subcommand is required, which is not what is wrong.
+    std::cerr << "posthorn: there is no command `" << argv[1] << "`; there are:" << commands << " (posthorn --help)\n";
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -86,7 +86,9 @@ bool Shard::MayWrite(Delivery& delivery) noexcept {
   if (!label) return false;
   if (*label != delivery.label) {
     delivery.label = *label;
-    subscription.stats(index()).attempts_by_label.Add(*label);
+    auto& stats = subscription.stats(index());
+    stats.not_sent.Add(1);  // the permit of the window that has passed
+    stats.attempts_by_label.Add(*label);
   }
   return true;
 }

@@ -55,7 +55,7 @@ struct ShardStats {
   Tally attempts_delivered, attempts_retryable, attempts_overload, attempts_rejected;  // attempts by outcome
   Tally delivered, expired, exhausted, rejected;                                       // finished messages
   Tally finished_without_record;  // not delivered, and `dead_letters: false`
-  Tally not_sent;                 // permits whose request was taken back before a byte was written
+  Tally not_sent;                 // permits spent without a request: taken back, or replaced by a later window's
   Tally dead_letter_failures;
   Tally in_flight, waiting_for_permit, retrying;  // gauges
   std::array<Tally, kDurationBoundsSeconds.size() + 1> duration_buckets;

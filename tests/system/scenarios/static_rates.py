@@ -50,7 +50,7 @@ def run(test):
         for second in range(first, last):
             spill = checks.skew_bound(rate, WORKERS, sink.skew(second)) - rate
             checks.require(abs(seconds[second] - rate) <= spill, f"{seconds[second]} requests at the sink in {second}, not {rate} +- {spill}")
-    # A permit is one request; one whose request was still connecting when its window ended is counted as not sent.
+    # A permit is one request; one whose request was still connecting when its window ended was replaced, and counts as not sent.
     unsent = sum(int(worker.metric("posthorn_permits_not_sent_total", subscription="billing")) for worker in test.workers)
     checks.require(sum(labels.values()) - unsent == len(sink.requests()),
                    f"{sum(labels.values())} permits, {unsent} of them not sent, for {len(sink.requests())} requests")

@@ -338,6 +338,7 @@ TEST_F(FlowTest, APermitWhoseWindowHasPassedIsRenewedOrTakenBack) {
   const auto label = ratelimit::LabelAt(world.clock.Read().wall);
   EXPECT_EQ(limiters["s"]->UsedIn(label), 2);
   EXPECT_EQ(stats().attempts_by_label.Of(label), 2u);
+  EXPECT_EQ(stats().not_sent.value(), 2u) << "those of the window that has passed";
   world.Advance(seconds(1));
   EXPECT_THAT(sender().pending_offsets(), ElementsAre(0, 1, 2, 3));
 }

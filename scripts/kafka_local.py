@@ -487,6 +487,8 @@ def command_topic(arguments):
         raise Fault(f"topic {arguments.action} needs a NAME")
     if arguments.action == "create":
         options += ["--partitions", str(arguments.partitions), "--if-not-exists"]
+        if arguments.replication_factor is not None:
+            options += ["--replication-factor", str(arguments.replication_factor)]
         for setting in arguments.config:
             options += ["--config", setting]
     command, environment = run_tool(instance, "kafka-topics", options)
@@ -550,6 +552,7 @@ def parse(arguments):
     topic.add_argument("action", choices=["create", "list", "describe", "delete"])
     topic.add_argument("name", nargs="?")
     topic.add_argument("--partitions", type=int, default=1)
+    topic.add_argument("--replication-factor", type=int, metavar="N", help="default: one replica on each broker, at most 3")
     topic.add_argument("--config", action="append", default=[], metavar="KEY=VALUE")
     identified(topic)
 

@@ -298,10 +298,17 @@ std::optional<Value> Reader::ReadTextList(const Option& option, const Node& node
       continue;
     }
     const auto text = Resolve(item, at, false, true);
-    std::string rule = text && option.check != nullptr ? option.check(text->text) : "";
-    if (!rule.empty()) AddFault(item, at, item.text, std::move(rule));
-    good = good && text && rule.empty();
-    if (text) texts.push_back(text->text);
+    if (!text) {
+      good = false;
+      continue;
+    }
+    std::string rule = option.check != nullptr ? option.check(text->text) : "";
+    if (!rule.empty()) {
+      AddFault(item, at, item.text, std::move(rule));
+      good = false;
+      continue;
+    }
+    texts.push_back(text->text);
   }
   if (!good) return std::nullopt;
   return Value(std::move(texts));

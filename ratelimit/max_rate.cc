@@ -21,6 +21,10 @@ std::nullopt_t Fail(std::string* why, std::string_view text, std::string_view re
   if (why != nullptr) {
     constexpr std::size_t kShown = 40;
     why->assign(1, '\'').append(text.substr(0, kShown)).append(text.size() > kShown ? "...' " : "' ").append(reason);
+    // One line whatever the text holds.
+    for (char& c : *why) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    }
   }
   return std::nullopt;
 }

@@ -40,7 +40,7 @@ TEST(MaxRate, SaysWhatIsWrong) {
   EXPECT_THAT(WhyNot(std::string(1000, '9') + "/s"), HasSubstr("too much"));
   EXPECT_THAT(WhyNot("0.1234567/s"), HasSubstr("decimals"));
   for (const char* text : {"", "/s", "s", "1/", "1/d", "1./s", ".5/s", "1 /s", " 1/s", "1/s ", "1e3/s", "0x1/s",
-                           "nan/s", "+1/s", "1,5/s", "1/S"}) {
+                           "nan/s", "+1/s", "1,5/s", "1/S", "01\n/s", "1/s\r"}) {
     EXPECT_THAT(WhyNot(text), HasSubstr("is not a rate")) << text;
   }
 }

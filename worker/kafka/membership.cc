@@ -540,7 +540,8 @@ void Membership::Impl::Stop() {
   const Watchdog watchdog("destroying the consumer");
   const bool closed = rd_kafka_consumer_closed(consumer_.get()) != 0;
   // librdkafka before 2.3 dies when a cooperative member is destroyed between its first join and its first assignment.
-  const bool deadly = RD_KAFKA_VERSION < 0x020300ff && listener_ != nullptr && !ever_assigned_ && !MemberId().empty();
+  // Whether it has joined cannot be told by now: leaving the group forgets the member's id.
+  const bool deadly = RD_KAFKA_VERSION < 0x020300ff && listener_ != nullptr && !ever_assigned_ && !topics_.empty();
   {
     const std::lock_guard lock(queue_mutex_);
     queue_.reset();

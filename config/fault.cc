@@ -6,10 +6,10 @@ namespace {
 constexpr std::size_t kLongestValue = 80;
 
 // One line whatever the file holds: a fault ends up in a log and a terminal.
-std::string Printable(const std::string& text) {
+std::string Printable(const std::string& text, std::size_t longest = kLongestValue) {
   std::string out;
   for (const char c : text) {
-    if (out.size() >= kLongestValue) return out + "...";
+    if (out.size() >= longest) return out + "...";
     const auto byte = static_cast<unsigned char>(c);
     if (c == '\n') {
       out += "\\n";
@@ -30,7 +30,7 @@ std::string ToString(const Fault& fault) {
   if (fault.line > 0 && fault.column > 0) out += ":" + std::to_string(fault.column);
   if (!fault.path.empty()) out += ": " + Printable(fault.path);
   if (!fault.value.empty()) out += ": \"" + Printable(fault.value) + "\"";
-  out += ": " + fault.rule;
+  out += ": " + Printable(fault.rule, std::string::npos);  // the YAML parser's words quote the file
   if (!fault.hint.empty()) out += " (" + Printable(fault.hint) + ")";
   return out;
 }

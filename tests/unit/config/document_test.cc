@@ -133,6 +133,8 @@ TEST(FaultTest, IsOneLine) {
   EXPECT_EQ(ToString(Fault{"s.yaml", 12, 14, "subscriptions[2].timeout", "5", "needs a unit", "write 5s"}),
             "s.yaml:12:14: subscriptions[2].timeout: \"5\": needs a unit (write 5s)");
   EXPECT_EQ(ToString(Fault{"s.yaml", 0, 0, "", "a\nb\x01", "no", ""}), "s.yaml: \"a\\nb?\": no");
+  // What the YAML parser says may quote the file.
+  EXPECT_EQ(ToString(Fault{"s.yaml", 1, 1, "", "", "unknown escape \n", ""}), "s.yaml:1:1: unknown escape \\n");
 }
 
 }  // namespace

@@ -302,8 +302,7 @@ std::optional<Value> Reader::ReadTextList(const Option& option, const Node& node
       good = false;
       continue;
     }
-    std::string rule = option.check != nullptr ? option.check(text->text) : "";
-    if (!rule.empty()) {
+    if (std::string rule = option.check == nullptr ? "" : option.check(text->text); !rule.empty()) {
       AddFault(item, at, item.text, std::move(rule));
       good = false;
       continue;

@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <string>
 
 #include "worker/cli/check_command.h"
 #include "worker/cli/demo_command.h"
@@ -21,11 +20,12 @@ int main(int argc, char** argv) {
   posthorn::cli::AddCheckCommand(app, exit_code, capabilities);
   posthorn::cli::AddSinkCommand(app, exit_code);
   posthorn::cli::AddDemoCommand(app, exit_code);
-  std::string commands;
-  for (const CLI::App* command : app.get_subcommands({})) commands += " " + command->get_name();
-  if (argc > 1 && argv[1][0] != '-' && (commands + " ").find(" " + std::string(argv[1]) + " ") == std::string::npos) {
+  const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty()) {
     // CLI11 would say that a subcommand is required, which is not what is wrong.
-    std::cerr << "posthorn: there is no command `" << argv[1] << "`; there are:" << commands << " (posthorn --help)\n";
+    std::cerr << "posthorn: there is no command `" << argv[1] << "`; there are:";
+    for (const CLI::App* command : app.get_subcommands({})) std::cerr << ' ' << command->get_name();
+    std::cerr << " (posthorn --help)\n";
     return 2;
   }
   try {

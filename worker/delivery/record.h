@@ -18,6 +18,12 @@ namespace posthorn::delivery {
 /// numbers in Kafka, so the names of variables say which (`offset`, `next`).
 using Offset = std::int64_t;
 
+struct OffsetRange {
+  Offset first = 0;
+  Offset end = 0;  // the first one that is not in it
+  bool operator==(const OffsetRange&) const = default;
+};
+
 struct TopicPartition {
   std::string topic;
   std::int32_t partition = 0;

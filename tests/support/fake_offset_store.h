@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -81,9 +82,14 @@ class FakeOffsetStore final : public delivery::OffsetStore {
     for (const auto& [key, noted] : noted_) keys.push_back(key);
     for (const auto& key : keys) WriteNoted(key);
   }
-  void Store(const Key& key, delivery::Offset next) {
+  void Store(const Key& key, delivery::Offset next, std::string metadata = {}) {
     const std::lock_guard lock(mutex_);
-    stored_[key] = {next, {}};
+    stored_[key] = {next, std::move(metadata)};
+  }
+  [[nodiscard]] std::optional<delivery::Position> stored_position(const Key& key) const {
+    const std::lock_guard lock(mutex_);
+    const auto it = stored_.find(key);
+    return it == stored_.end() ? std::nullopt : std::optional(it->second);
   }
   [[nodiscard]] std::optional<delivery::Offset> stored(const Key& key) const {
     const std::lock_guard lock(mutex_);

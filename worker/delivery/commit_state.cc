@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <limits>
 #include <optional>
 
@@ -95,7 +96,10 @@ void AppendNumber(std::string& bytes, std::uint64_t value) {
   bytes += static_cast<char>(value);
 }
 
-void AppendDistance(std::string& bytes, Offset distance) { AppendNumber(bytes, static_cast<std::uint64_t>(distance)); }
+void AppendDistance(std::string& bytes, Offset distance) {
+  assert(distance >= 0);
+  AppendNumber(bytes, static_cast<std::uint64_t>(distance));
+}
 
 void AppendSigned(std::string& bytes, std::int64_t value) {
   AppendNumber(bytes, (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63));

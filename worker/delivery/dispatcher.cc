@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 #include <optional>
+#include <variant>
 
 #include "worker/runtime/log.h"
 
@@ -182,26 +183,9 @@ std::optional<std::vector<Dispatcher::Start>> Dispatcher::StartPositions(const s
       bounds[key.partition] = *found;
     }
     const auto [low, end] = bounds[key.partition];
-    Start start{key, 0, false};
+    Start start{key, 0, false, {}, {}};
     if ((*stored)[i]) {
-      start.next = (*stored)[i]->next;
-      if (start.next > end) {
-        Log(LogLevel::kWarning, "stored offset is beyond the end of the partition: the topic was made anew",
-            {{"subscription", key.subscription},
-             {"topic", key.partition.topic},
-             {"partition", key.partition.partition},
-             {"stored", start.next},
-             {"end", end}});
-        start.next = low;
-      } else if (start.next < low) {
-        Log(LogLevel::kWarning, "messages expired in Kafka before they were delivered",
-            {{"subscription", key.subscription},
-             {"topic", key.partition.topic},
-             {"partition", key.partition.partition},
-             {"lost_at_most", low - start.next}});
-        start.next = low;
-      }
-      start.stored = start.next == (*stored)[i]->next;
+      StartAtStored(start, *(*stored)[i], bounds[key.partition]);
     } else {
       const std::lock_guard lock(state_);
       const auto subscription = subscriptions_.find(key.subscription);
@@ -214,17 +198,62 @@ std::optional<std::vector<Dispatcher::Start>> Dispatcher::StartPositions(const s
   return starts;
 }
 
+void Dispatcher::StartAtStored(Start& start, const Position& stored, std::pair<Offset, Offset> bounds) {
+  const auto [low, end] = bounds;
+  const auto warn = [&start](std::string_view event, runtime::Field what, runtime::Field more) {
+    Log(LogLevel::kWarning, event,
+        {{"subscription", start.key.subscription},
+         {"topic", start.key.partition.topic},
+         {"partition", start.key.partition.partition},
+         std::move(what),
+         std::move(more)});
+  };
+  if (stored.next > end) {
+    warn("stored offset is beyond the end of the partition: the topic was made anew", {"stored", stored.next},
+         {"end", end});
+    start.next = low;
+    return;
+  }
+  start.next = stored.next;
+  start.stored = true;
+  start.metadata = stored.metadata;
+  auto decoded = DecodeCommitState(stored.next, stored.metadata);
+  const char* problem = nullptr;
+  if (const auto* fault = std::get_if<CommitStateFault>(&decoded)) {
+    problem = ToString(*fault);
+  } else {
+    start.known = std::move(std::get<CommitState>(decoded));
+    // Their offsets will be given to other messages: a topic made anew, or a log cut back by an unclean election.
+    if (!start.known.finished.empty() && start.known.finished.back().end > end) problem = "beyond the end of the log";
+  }
+  if (problem != nullptr) {
+    // Left as it is until there is something to store: another version may come back and read it.
+    warn("commit metadata is not used: messages finished ahead of this offset may come twice", {"offset", stored.next},
+         {"problem", problem});
+    start.known = {};
+  }
+  if (stored.next >= low) return;
+  warn("messages expired in Kafka before they were delivered", {"lost_at_most", low - stored.next}, {"low", low});
+  start.next = low;
+  start.stored = false;
+  std::erase_if(start.known.finished, [low = low](const auto& run) { return run.end <= low; });
+  for (auto& run : start.known.finished) run.first = std::max(run.first, low);
+  std::erase_if(start.known.tried, [low = low](const auto& tried) { return tried.offset < low; });
+  start.metadata = EncodeCommitState(low, start.known);
+}
+
 void Dispatcher::OpenLane(const Start& start, Owned& owned) {
   const auto subscription = subscriptions_.find(start.key.subscription);
   if (subscription == subscriptions_.end() || subscription->second.config->topic != start.key.partition.topic) return;
   auto stats = std::make_shared<LaneStats>(start.key.partition, start.next);
   subscription->second.lanes[start.key.partition] = stats;
   // Where nothing was stored the start itself is: a crash before the first commit must not move it ("latest").
-  parts_.offsets->Update(start.key, Position{start.next, {}}, /*urgent=*/false, /*changed=*/!start.stored);
+  parts_.offsets->Update(start.key, Position{start.next, start.metadata}, /*urgent=*/false, /*changed=*/!start.stored);
   Shard* shard = parts_.shards[owned.shard];
-  shard->loop().Post([shard, id = start.key.partition, lane = LaneStart{start.key.subscription, stats, start.next}] {
-    shard->AddLane(id, lane);
-  });
+  shard->loop().Post(
+      [shard, id = start.key.partition, lane = LaneStart{start.key.subscription, stats, start.next, start.known}] {
+        shard->AddLane(id, lane);
+      });
 }
 
 std::uint32_t Dispatcher::EmptiestShard() const {

@@ -83,9 +83,12 @@ class Dispatcher final : public AssignmentListener {
     OffsetStore::Key key;
     Offset next = 0;
     bool stored = false;  // the store has just this
+    std::string metadata;
+    CommitState known;  // what the metadata says of the messages from `next` on
   };
 
   [[nodiscard]] std::optional<std::vector<Start>> StartPositions(const std::vector<OffsetStore::Key>& keys);
+  static void StartAtStored(Start& start, const Position& stored, std::pair<Offset, Offset> bounds);
   void OpenLane(const Start& start, Owned& owned);
   void PostSubscriptions();
   void CloseAndFlush(const std::function<bool(const Lane&)>& which, bool lost, std::chrono::milliseconds limit);

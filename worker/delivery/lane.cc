@@ -21,6 +21,10 @@ runtime::Nanoseconds Saturated(std::chrono::milliseconds ms) {
   return std::clamp(ms, -kMost, kMost);
 }
 
+std::int64_t WholeMilliseconds(runtime::WallTime at) {
+  return std::chrono::ceil<std::chrono::milliseconds>(at.time_since_epoch()).count();
+}
+
 /// Retries first, in the order they came due; then what was never tried, by offset.
 Offset ReadyOrder(const Delivery& delivery) { return delivery.attempts > 0 ? -1 : delivery.record->offset(); }
 
@@ -39,7 +43,7 @@ bool Delivery::OnBeforeWrite() noexcept { return lane.shard().MayWrite(*this); }
 void Delivery::OnFinished(const Response& response) noexcept { lane.FinishAttempt(*this, response); }
 
 Lane::Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std::shared_ptr<LaneStats> stats,
-           Partition& partition, Offset next, PartitionRing::Sequence cursor)
+           Partition& partition, Offset next, CommitState known, PartitionRing::Sequence cursor)
     : shard_(shard),
       subscription_(std::move(subscription)),
       stats_(std::move(stats)),
@@ -47,7 +51,10 @@ Lane::Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std:
       cursor_(cursor),
       next_to_take_(next),
       tracker_(next),
-      committed_(next) {}
+      committed_(next),
+      finished_before_(known.finished.begin(), known.finished.end()) {
+  for (const auto& tried : known.tried) remembered_[tried.offset] = tried;
+}
 
 Lane::~Lane() {
   assert(in_flight_ == 0);
@@ -65,22 +72,32 @@ Delivery* Lane::Head(const runtime::Now& now) {
       return nullptr;
     }
     Delivery* head = ready_.front();
-    if (TimeLeft(*head, now) > runtime::Nanoseconds(0)) {
+    const bool exhausted = Exhausted(*head);
+    if (!exhausted && TimeLeft(*head, now) > runtime::Nanoseconds(0)) {
       UpdateGauges();
       return head;
     }
     ready_.pop_front();
-    GiveUp(*head, DeadLetterReason::kExpired);
+    GiveUp(*head, exhausted ? DeadLetterReason::kAttempts : DeadLetterReason::kExpired);
   }
 }
 
 Delivery* Lane::Take() {
-  if (!attached_ || !HasRoom()) return nullptr;
-  while (const RecordPtr* record = partition_.ring.At(cursor_)) {
+  if (!attached_) return nullptr;
+  while (HasRoom()) {
+    const RecordPtr* record = partition_.ring.At(cursor_);
+    if (record == nullptr) break;
     ++cursor_;
     shard_.Touched(partition_);
-    if ((*record)->offset() < next_to_take_) continue;  // read again after a rewind for another lane
-    next_to_take_ = (*record)->offset() + 1;
+    const auto offset = (*record)->offset();
+    if (offset < next_to_take_) continue;  // read again after a rewind for another lane
+    next_to_take_ = offset + 1;
+    const auto ticket = tracker_.Start(offset);
+    if (FinishedBefore(offset)) {
+      tracker_.Finish(ticket);
+      stats_->next.store(tracker_.next(), std::memory_order_relaxed);
+      continue;
+    }
     std::unique_ptr<Delivery> delivery;
     if (spare_.empty()) {
       delivery = std::make_unique<Delivery>(*this);
@@ -89,14 +106,83 @@ Delivery* Lane::Take() {
       spare_.pop_back();
     }
     delivery->record = *record;
-    delivery->ticket = tracker_.Start((*record)->offset());
+    delivery->ticket = ticket;
     delivery->state = Delivery::State::kReady;
     delivery->slot = all_.size();
-    ready_.push_back(delivery.get());
     all_.push_back(std::move(delivery));
+    if (Recall(*all_.back())) continue;
+    ready_.push_back(all_.back().get());
     return ready_.back();
   }
   return nullptr;
+}
+
+bool Lane::FinishedBefore(Offset offset) {
+  while (!finished_before_.empty() && finished_before_.front().end <= offset) finished_before_.pop_front();
+  return !finished_before_.empty() && finished_before_.front().first <= offset;
+}
+
+/// Goes on with what is known of a message from before. True when its next attempt is not due yet.
+bool Lane::Recall(Delivery& delivery) {
+  const auto& now = shard_.loop().now();
+  const auto offset = delivery.record->offset();
+  remembered_.erase(remembered_.begin(), remembered_.lower_bound(offset));  // those do not exist any more
+  if (remembered_.empty() || remembered_.begin()->first != offset) return false;
+  const auto tried = remembered_.begin()->second;
+  remembered_.erase(remembered_.begin());
+  const runtime::WallTime first_seen{std::chrono::milliseconds(tried.first_seen_ms)};
+  delivery.attempts = tried.attempts;
+  // Another machine's clock may be ahead of this one's.
+  delivery.could_be_tried = now.steady - std::max(now.wall - first_seen, runtime::Nanoseconds(0));
+  if (tried.attempts > 0) delivery.first_attempt = first_seen;
+  const auto& config = *subscription_->config;
+  const auto longest = Saturated(std::max(config.backoff.max, config.retry_after_max));
+  const auto wait = std::min(runtime::WallTime{std::chrono::milliseconds(tried.due_ms)} - now.wall, longest);
+  if (wait <= runtime::Nanoseconds(0)) return false;
+  delivery.state = Delivery::State::kWaiting;
+  WaitUntil(delivery, now.steady + wait);
+  return true;
+}
+
+/// A closing lane lets go of a message that is not finished; what is known of it is committed.
+void Lane::PutBack(Delivery& delivery) {
+  if (delivery.could_be_tried) {
+    remembered_[delivery.record->offset()] = Known(delivery);
+    state_changed_ = true;
+  }
+  spare_.push_back(Remove(delivery));
+}
+
+CommitState::Tried Lane::Known(const Delivery& delivery) const {
+  const auto& now = shard_.loop().now();
+  CommitState::Tried tried;
+  tried.offset = delivery.record->offset();
+  // What is in flight may never have been sent: it counts when it has an answer.
+  tried.attempts = delivery.attempts - (delivery.state == Delivery::State::kInFlight ? 1 : 0);
+  tried.first_seen_ms = WholeMilliseconds(now.wall - (now.steady - *delivery.could_be_tried));
+  tried.due_ms = delivery.state == Delivery::State::kWaiting ? WholeMilliseconds(now.wall + (delivery.due - now.steady))
+                                                             : tried.first_seen_ms;
+  return tried;
+}
+
+CommitState Lane::State() const {
+  CommitState state;
+  state.finished = tracker_.FinishedAhead();
+  for (auto range : finished_before_) {
+    range.first = std::max(range.first, next_to_take_);  // below, the tracker knows
+    if (range.first < range.end) state.finished.push_back(range);
+  }
+  for (const auto& delivery : all_) {
+    if (delivery->could_be_tried) state.tried.push_back(Known(*delivery));
+  }
+  for (const auto& [offset, tried] : remembered_) state.tried.push_back(tried);
+  std::sort(state.tried.begin(), state.tried.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  return state;
+}
+
+bool Lane::Exhausted(const Delivery& delivery) const {
+  const auto& most = subscription_->config->max_attempts;
+  return most && delivery.attempts >= *most;
 }
 
 /// How much of its TTL a message has left. Waiting for its first permit costs it nothing: it could not have been tried.
@@ -140,7 +226,7 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
     ObserveDuration(stats, response.elapsed);
     delivery.last_status = response.status;
     delivery.last_error.assign(response.error);
-    if (delivery.attempts == 1) delivery.first_attempt = delivery.started;
+    if (!delivery.first_attempt) delivery.first_attempt = delivery.started;
     delivery.last_attempt = delivery.started;
   }
   switch (response.verdict) {
@@ -163,8 +249,9 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
     case Verdict::kNotSent:
       stats.not_sent.Add(1);
       --delivery.attempts;
+      delivery.state = Delivery::State::kReady;
       if (closing_) {
-        spare_.push_back(Remove(delivery));
+        PutBack(delivery);
       } else {
         MakeReady(delivery);
       }
@@ -181,10 +268,10 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
 void Lane::Retry(Delivery& delivery, const Response& response, const runtime::Now& now) {
   const auto& config = *subscription_->config;
   if (cancelling_) {
-    spare_.push_back(Remove(delivery));
+    PutBack(delivery);
     return;
   }
-  if (config.max_attempts && delivery.attempts >= *config.max_attempts) {
+  if (Exhausted(delivery)) {
     GiveUp(delivery, DeadLetterReason::kAttempts);
     return;
   }
@@ -197,12 +284,14 @@ void Lane::Retry(Delivery& delivery, const Response& response, const runtime::No
     GiveUp(delivery, DeadLetterReason::kExpired);
     return;
   }
+  delivery.state = Delivery::State::kWaiting;
+  delivery.due = now.steady + wait;
   if (closing_) {
-    spare_.push_back(Remove(delivery));  // the partition's next owner tries again
+    PutBack(delivery);  // the partition's next owner tries again
     return;
   }
-  delivery.state = Delivery::State::kWaiting;
-  WaitUntil(delivery, now.steady + wait);
+  state_changed_ = true;
+  WaitUntil(delivery, delivery.due);
 }
 
 void Lane::MakeReady(Delivery& delivery) {
@@ -261,10 +350,8 @@ void Lane::WriteDeadLetter(Delivery& delivery) {
   letter.subscription = subscription_->shared->name;
   letter.reason = delivery.reason;
   letter.attempts = delivery.attempts;
-  if (delivery.attempts > 0) {
-    letter.first_attempt = delivery.first_attempt;
-    letter.last_attempt = delivery.last_attempt;
-  }
+  letter.first_attempt = delivery.first_attempt;
+  letter.last_attempt = delivery.last_attempt;
   letter.last_status = delivery.last_status;
   letter.last_error = delivery.last_error;
   ++writing_dead_letters_;
@@ -289,7 +376,7 @@ void Lane::OnDeadLetterDone(Delivery& delivery, bool written) {
   if (!written) {
     stats.dead_letter_failures.Add(1);
     if (closing_) {
-      spare_.push_back(Remove(delivery));
+      PutBack(delivery);
     } else {
       WaitUntil(delivery, shard_.loop().now().steady + kDeadLetterRetry);
     }
@@ -311,6 +398,7 @@ void Lane::OnDeadLetterDone(Delivery& delivery, bool written) {
 
 void Lane::Finish(Delivery& delivery) {
   tracker_.Finish(delivery.ticket);
+  state_changed_ = true;
   stats_->next.store(tracker_.next(), std::memory_order_relaxed);
   auto removed = Remove(delivery);
   if (spare_.size() < 64) spare_.push_back(std::move(removed));
@@ -328,6 +416,8 @@ std::unique_ptr<Delivery> Lane::Remove(Delivery& delivery) {
   removed->record.reset();
   removed->attempts = 0;
   removed->could_be_tried.reset();
+  removed->first_attempt.reset();
+  removed->last_attempt.reset();
   removed->last_status = 0;
   removed->last_error.clear();
   shard_.Touched(partition_);
@@ -339,8 +429,8 @@ void Lane::Close(bool lost, std::function<void()> drained) {
   lost_ = lost;
   drained_ = std::move(drained);
   if (retry_timer_) retry_timer_->Cancel();
-  for (Delivery* delivery : ready_) Remove(*delivery);
-  for (Delivery* delivery : waiting_) Remove(*delivery);
+  for (Delivery* delivery : ready_) PutBack(*delivery);
+  for (Delivery* delivery : waiting_) PutBack(*delivery);
   ready_.clear();
   waiting_.clear();
   UpdateGauges();
@@ -356,7 +446,7 @@ void Lane::CancelInFlight() {
   for (Delivery* delivery : flying) shard_.sender().Cancel(*delivery);
   alive_ = std::make_shared<bool>(true);  // answers to what was being written find nobody
   writing_dead_letters_ = 0;
-  all_.clear();
+  while (!all_.empty()) PutBack(*all_.back());
   UpdateGauges();
   CheckDrained();
 }
@@ -371,9 +461,11 @@ void Lane::CheckDrained() {
 void Lane::Commit(bool urgent) {
   finished_since_commit_ = 0;
   if (lost_) return;
-  if (tracker_.next() == committed_) return;
+  if (tracker_.next() == committed_ && !state_changed_) return;
   committed_ = tracker_.next();
-  shard_.offsets().Update(key(), Position{committed_, {}}, urgent, /*changed=*/true);
+  state_changed_ = false;
+  shard_.offsets().Update(key(), Position{committed_, EncodeCommitState(committed_, State())}, urgent,
+                          /*changed=*/true);
 }
 
 void Lane::UpdateGauges() {

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ratelimit/limiter.h"
+#include "worker/delivery/commit_state.h"
 #include "worker/delivery/dead_letter_sink.h"
 #include "worker/delivery/offset_store.h"
 #include "worker/delivery/offset_tracker.h"
@@ -51,8 +53,8 @@ class Delivery final : public AttemptHandler {
   std::uint32_t attempts = 0;                         // those taken back do not count
   std::optional<runtime::SteadyTime> could_be_tried;  // the first permit: the TTL's start (`ttl_from: read`)
   runtime::WallTime started{};                        // the attempt in flight
-  runtime::WallTime first_attempt{};
-  runtime::WallTime last_attempt{};
+  std::optional<runtime::WallTime> first_attempt;
+  std::optional<runtime::WallTime> last_attempt;  // by this worker
   runtime::SteadyTime due{};                      // next attempt, while it waits for one
   ratelimit::Label label = 0;                     // of the permit in use
   const ratelimit::Limiter* permit_of = nullptr;  // compared only
@@ -72,8 +74,9 @@ class Lane {
   static constexpr std::size_t kMaxUnfinished = 10'000;
   static constexpr std::uint64_t kCommitEvery = 1'000;  // finished messages, whatever the time
 
+  /// `known`: what is stored of the messages from `next` on.
   Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std::shared_ptr<LaneStats> stats,
-       Partition& partition, Offset next, PartitionRing::Sequence cursor);
+       Partition& partition, Offset next, CommitState known, PartitionRing::Sequence cursor);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -91,7 +94,7 @@ class Lane {
   /// the partition is lost. Nothing of it counts as finished: it comes again.
   void CancelInFlight();
 
-  /// Tells the offset store how far the lane has come, when that has changed.
+  /// Tells the offset store how far the lane has come and what it knows beyond, when that has changed.
   void Commit(bool urgent);
   /// The lane stops reading the ring (it is paused) or goes on at `cursor`.
   void Detach() { attached_ = false; }
@@ -119,6 +122,12 @@ class Lane {
 
  private:
   Delivery* Take();
+  [[nodiscard]] bool FinishedBefore(Offset offset);
+  [[nodiscard]] bool Recall(Delivery& delivery);
+  void PutBack(Delivery& delivery);
+  [[nodiscard]] CommitState::Tried Known(const Delivery& delivery) const;
+  [[nodiscard]] CommitState State() const;
+  [[nodiscard]] bool Exhausted(const Delivery& delivery) const;
   [[nodiscard]] runtime::Nanoseconds TimeLeft(const Delivery& delivery, const runtime::Now& now) const;
   void MakeReady(Delivery& delivery);
   void Retry(Delivery& delivery, const Response& response, const runtime::Now& now);
@@ -149,6 +158,9 @@ class Lane {
   OffsetTracker tracker_;
   std::uint64_t finished_since_commit_ = 0;
   Offset committed_;
+  bool state_changed_ = false;                       // what Commit tells besides the position
+  std::deque<OffsetRange> finished_before_;          // by whoever had the partition before, not read again yet
+  std::map<Offset, CommitState::Tried> remembered_;  // tried before; not taken yet, or put back when the lane closes
 
   std::vector<std::unique_ptr<Delivery>> all_;  // unordered; Delivery::slot is its index
   std::vector<std::unique_ptr<Delivery>> spare_;

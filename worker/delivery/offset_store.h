@@ -14,7 +14,7 @@ namespace posthorn::delivery {
 /// Where a subscription goes on in a partition.
 struct Position {
   Offset next = 0;       // everything below is finished
-  std::string metadata;  // printable ASCII, <= 4096 characters; empty for now
+  std::string metadata;  // printable ASCII, <= 4096 characters: what is known of the messages from `next` on
   bool operator==(const Position&) const = default;
 };
 

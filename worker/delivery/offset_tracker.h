@@ -3,6 +3,7 @@
 #include <cassert>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "worker/delivery/record.h"
 
@@ -44,6 +45,17 @@ class OffsetTracker {
   /// Position to commit.
   [[nodiscard]] Offset next() const { return entries_.empty() ? next_ : entries_.front().offset; }
   [[nodiscard]] std::size_t unfinished_span() const { return entries_.size(); }
+  /// What is finished above next(), ascending. Between two messages of a range lies nothing else. Cost: the span.
+  [[nodiscard]] std::vector<OffsetRange> FinishedAhead() const {
+    std::vector<OffsetRange> ranges;
+    bool open = false;
+    for (const auto& entry : entries_) {
+      if (entry.finished && !open) ranges.push_back({entry.offset, entry.offset});
+      open = entry.finished;
+      if (open) ranges.back().end = entry.offset + 1;
+    }
+    return ranges;
+  }
 
  private:
   struct Entry {

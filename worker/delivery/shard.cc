@@ -237,7 +237,8 @@ void Shard::AddLane(const TopicPartition& id, const LaneStart& start) {
   auto& partition = *it->second;
   const bool stopped = subscription->second->stopped;
   const auto cursor = stopped ? partition.ring.end() : CursorFor(partition, start.next);
-  auto lane = std::make_unique<Lane>(*this, subscription->second, start.stats, partition, start.next, cursor);
+  auto lane =
+      std::make_unique<Lane>(*this, subscription->second, start.stats, partition, start.next, start.known, cursor);
   if (stopped) lane->Detach();
   partition.lanes.push_back(std::move(lane));
   Wake(*partition.lanes.back());

@@ -43,6 +43,7 @@ struct LaneStart {
   std::string subscription;
   std::shared_ptr<LaneStats> stats;
   Offset next = 0;
+  CommitState known = {};  // of the messages from `next` on
 };
 
 /// One thread's part of the worker: its partitions, their lanes, the queues for permits, and the HTTP sender.

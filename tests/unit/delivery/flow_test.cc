@@ -473,7 +473,7 @@ TEST_F(FlowTest, ACancelledAttemptFinishesNothing) {
   EXPECT_TRUE(drained);
   EXPECT_EQ(sender().cancelled, 2u);
   EXPECT_EQ(dead_letters.asked, 0u) << "whoever gets the partition tries it again";
-  EXPECT_EQ(NotedNext(), std::nullopt);
+  EXPECT_EQ(NotedNext(), 0);
   EXPECT_EQ(lane_stats->next, 0);
   ExpectGaugesZero();
 }

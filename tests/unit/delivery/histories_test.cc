@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <variant>
 
 #include "tests/unit/delivery/dispatcher_fixture.h"
 
@@ -135,9 +136,11 @@ class History : DispatcherBench {
           Assign({id});
         } else if (Chance(50)) {
           const bool lost = Chance(30);
-          offsets.FailFlushes(Chance(20));
+          const bool flush_fails = Chance(20);
+          offsets.FailFlushes(flush_fails);
           Revoke({id}, lost);
           offsets.FailFlushes(false);
+          if (lost || flush_fails) OnlyWhatIsStoredCounts(id);
           CheckNothingOf(id);
         }
         break;
@@ -216,13 +219,37 @@ class History : DispatcherBench {
       case 7:
         break;  // written, no answer yet
       default:
-        MarkFinished({{request.subscription, request.partition}, request.offset});
-        sender.Finish(index, test::Respond(Verdict::kDelivered, 200));
+        Deliver(sender, index);
     }
     world.RunReady();
   }
 
+  void Deliver(test::FakeSender& sender, std::size_t index) {
+    const auto request = sender.pending[index].request;
+    const Message message{{request.subscription, request.partition}, request.offset};
+    MarkFinished(message);
+    delivered_.insert(message);
+    sender.Finish(index, test::Respond(Verdict::kDelivered, 200));
+  }
+
+  /// The partition went without its last positions: what was delivered since the stored ones comes again.
+  void OnlyWhatIsStoredCounts(const TopicPartition& id) {
+    std::erase_if(delivered_, [&](const Message& message) {
+      const auto& [key, offset] = message;
+      if (key.partition != id) return false;
+      const auto stored = offsets.stored_position(key);
+      if (!stored) return true;
+      if (offset < stored->next) return false;
+      const auto state = std::get<CommitState>(DecodeCommitState(stored->next, stored->metadata));
+      return std::none_of(state.finished.begin(), state.finished.end(),
+                          [&](const auto& run) { return run.first <= offset && offset < run.end; });
+    });
+  }
+
   void NoteWrite(const test::WrittenRequest& request) {
+    if (delivered_.count({{request.subscription, request.partition}, request.offset}) != 0) {
+      Fault("delivered twice: " + request.subscription + " " + std::to_string(request.offset));
+    }
     NoteRate();
     for (const auto& sub : snapshot.subscriptions) {
       if (sub.name != request.subscription || sub.limit.empty()) continue;
@@ -267,9 +294,7 @@ class History : DispatcherBench {
         for (auto& sender : senders) {
           for (std::size_t i = 0; i < sender->pending.size(); ++i) {
             if (!sender->pending[i].written) continue;
-            const auto request = sender->pending[i].request;
-            MarkFinished({{request.subscription, request.partition}, request.offset});
-            sender->Finish(i--, test::Respond(Verdict::kDelivered, 200));
+            Deliver(*sender, i--);
           }
         }
         world.RunReady();
@@ -325,6 +350,7 @@ class History : DispatcherBench {
   std::mt19937_64 random_;
   std::mutex mutex_;
   std::set<Message> finished_;
+  std::set<Message> delivered_;  // and never to be sent again
   std::vector<std::string> faults_;
   std::map<ratelimit::Label, std::int64_t> allowed_;
   std::map<ratelimit::Label, std::int64_t> written_;

@@ -36,6 +36,18 @@ TEST(OffsetTrackerTest, ThePositionIsTheFirstUnfinishedMessage) {
   EXPECT_EQ(tracker.unfinished_span(), 0u);
 }
 
+TEST(OffsetTrackerTest, FinishedAheadAreRangesOverGaps) {
+  OffsetTracker tracker(0);
+  std::vector<OffsetTracker::Ticket> tickets;
+  for (const Offset offset : {0, 1, 5, 6, 7, 9}) tickets.push_back(tracker.Start(offset));
+  EXPECT_TRUE(tracker.FinishedAhead().empty());
+  for (const auto i : {1U, 2U, 5U}) tracker.Finish(tickets[i]);
+  EXPECT_EQ(tracker.FinishedAhead(), (std::vector<OffsetRange>{{1, 6}, {9, 10}}));
+  tracker.Finish(tickets[0]);
+  EXPECT_EQ(tracker.next(), 6);
+  EXPECT_EQ(tracker.FinishedAhead(), (std::vector<OffsetRange>{{9, 10}}));
+}
+
 TEST(OffsetTrackerTest, AGapBeforeTheFirstMessageIsPassed) {
   OffsetTracker tracker(0);
   tracker.Start(7);

@@ -16,9 +16,7 @@ constexpr std::array<Choice, 4> kLogLevels{{{"debug"}, {"info"}, {"warning"}, {"
 constexpr std::array<Choice, 2> kLogFormats{{{"text"}, {"json"}}};
 constexpr std::array<Choice, 2> kBursts{{{"smooth"}, {"window"}}};
 constexpr std::array<Choice, 2> kStarts{{{"earliest"}, {"latest"}}};
-constexpr std::array<Choice, 3> kOrderings{{{"none"},
-                                            {"key", "order within a message key is not built yet"},
-                                            {"partition", "order within a partition is not built yet"}}};
+constexpr std::array<Choice, 3> kOrderings{{{"none"}, {"key"}, {"partition"}}};
 constexpr std::array<Choice, 2> kTtlFroms{{{"read"}, {"published"}}};
 constexpr std::array<Choice, 2> kJitters{{{"full"}, {"none"}}};
 constexpr std::array<Choice, 2> kHttpVersions{{{"1.1"}, {"2"}}};
@@ -234,7 +232,8 @@ constexpr auto kSubscriptions = std::to_array<Option>({
      .fallback = "none",
      .choices = kOrderings,
      .help =
-         "What waits for an unfinished message: nothing, later messages with its key, later ones of its partition."},
+         "What waits for an unfinished message: nothing, later messages with its key, later ones of its partition. "
+         "With `key`, a message without a key waits for nothing."},
     {.path = "subscriptions[].timeout",
      .type = Type::kDuration,
      .fallback = "5s",

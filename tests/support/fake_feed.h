@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,12 +22,13 @@ struct FakeLog {
     delivery::Offset offset;
     std::int64_t timestamp_ms;
     std::string value;
+    std::optional<std::string> key;
   };
   std::vector<Entry> entries;
   std::atomic<delivery::Offset> end{0};
 
-  void Append(std::string value = "v", std::int64_t timestamp_ms = -1) {
-    entries.push_back({end.load(), timestamp_ms, std::move(value)});
+  void Append(std::string value = "v", std::int64_t timestamp_ms = -1, std::optional<std::string> key = {}) {
+    entries.push_back({end.load(), timestamp_ms, std::move(value), std::move(key)});
     ++end;
   }
   void AppendMany(std::size_t n) {
@@ -60,6 +62,7 @@ class FakeFeed final : public delivery::PartitionFeed {
       delivery::Record::Parts parts;
       parts.offset = entry.offset;
       parts.timestamp_ms = entry.timestamp_ms;
+      parts.key = entry.key;
       parts.value = entry.value;
       out.push_back(delivery::Record::Copy(parts));
       bytes += out.back()->memory();

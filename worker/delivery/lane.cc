@@ -21,10 +21,6 @@ runtime::Nanoseconds Saturated(std::chrono::milliseconds ms) {
   return std::clamp(ms, -kMost, kMost);
 }
 
-std::int64_t WholeMilliseconds(runtime::WallTime at) {
-  return std::chrono::ceil<std::chrono::milliseconds>(at.time_since_epoch()).count();
-}
-
 /// Retries first, in the order they came due; then what was never tried, by offset.
 Offset ReadyOrder(const Delivery& delivery) { return delivery.attempts > 0 ? -1 : delivery.record->offset(); }
 
@@ -50,6 +46,7 @@ Lane::Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std:
       partition_(partition),
       cursor_(cursor),
       next_to_take_(next),
+      ordering_(subscription_->config->ordering),
       tracker_(next),
       committed_(next),
       finished_before_(known.finished.begin(), known.finished.end()) {
@@ -66,6 +63,7 @@ Lane::~Lane() {
 
 Delivery* Lane::Head(const runtime::Now& now) {
   if (closing_ || subscription_->stopped) return nullptr;
+  if (ordering_ != subscription_->config->ordering) Reorder();
   for (;;) {
     if (ready_.empty() && Take() == nullptr) {
       UpdateGauges();
@@ -84,7 +82,7 @@ Delivery* Lane::Head(const runtime::Now& now) {
 
 Delivery* Lane::Take() {
   if (!attached_) return nullptr;
-  while (HasRoom()) {
+  while (MayTake()) {
     const RecordPtr* record = partition_.ring.At(cursor_);
     if (record == nullptr) break;
     ++cursor_;
@@ -107,77 +105,75 @@ Delivery* Lane::Take() {
     }
     delivery->record = *record;
     delivery->ticket = ticket;
-    delivery->state = Delivery::State::kReady;
     delivery->slot = all_.size();
+    delivery->order_key = OrderKey(**record);
     all_.push_back(std::move(delivery));
-    if (Recall(*all_.back())) continue;
-    ready_.push_back(all_.back().get());
-    return ready_.back();
+    Recall(*all_.back());
+    Admit(*all_.back());
+    if (!ready_.empty()) return ready_.front();
   }
   return nullptr;
 }
 
-bool Lane::FinishedBefore(Offset offset) {
-  while (!finished_before_.empty() && finished_before_.front().end <= offset) finished_before_.pop_front();
-  return !finished_before_.empty() && finished_before_.front().first <= offset;
-}
+bool Lane::MayTake() const { return HasRoom() && (ordering_ != config::Ordering::kPartition || all_.empty()); }
 
-/// Goes on with what is known of a message from before. True when its next attempt is not due yet.
-bool Lane::Recall(Delivery& delivery) {
-  const auto& now = shard_.loop().now();
-  const auto offset = delivery.record->offset();
-  remembered_.erase(remembered_.begin(), remembered_.lower_bound(offset));  // those do not exist any more
-  if (remembered_.empty() || remembered_.begin()->first != offset) return false;
-  const auto tried = remembered_.begin()->second;
-  remembered_.erase(remembered_.begin());
-  const runtime::WallTime first_seen{std::chrono::milliseconds(tried.first_seen_ms)};
-  delivery.attempts = tried.attempts;
-  // Another machine's clock may be ahead of this one's.
-  delivery.could_be_tried = now.steady - std::max(now.wall - first_seen, runtime::Nanoseconds(0));
-  if (tried.attempts > 0) delivery.first_attempt = first_seen;
-  const auto& config = *subscription_->config;
-  const auto longest = Saturated(std::max(config.backoff.max, config.retry_after_max));
-  const auto wait = std::min(runtime::WallTime{std::chrono::milliseconds(tried.due_ms)} - now.wall, longest);
-  if (wait <= runtime::Nanoseconds(0)) return false;
-  delivery.state = Delivery::State::kWaiting;
-  WaitUntil(delivery, now.steady + wait);
-  return true;
-}
-
-/// A closing lane lets go of a message that is not finished; what is known of it is committed.
-void Lane::PutBack(Delivery& delivery) {
-  if (delivery.could_be_tried) {
-    remembered_[delivery.record->offset()] = Known(delivery);
-    state_changed_ = true;
+std::optional<KeyOrder::Key> Lane::OrderKey(const Record& record) const {
+  switch (ordering_) {
+    case config::Ordering::kNone:
+      break;
+    case config::Ordering::kKey:
+      if (record.key()) return KeyOrder::Of(*record.key());
+      break;
+    case config::Ordering::kPartition:
+      return 0;  // all the same
   }
-  spare_.push_back(Remove(delivery));
+  return std::nullopt;
 }
 
-CommitState::Tried Lane::Known(const Delivery& delivery) const {
-  const auto& now = shard_.loop().now();
-  CommitState::Tried tried;
-  tried.offset = delivery.record->offset();
-  // What is in flight may never have been sent: it counts when it has an answer.
-  tried.attempts = delivery.attempts - (delivery.state == Delivery::State::kInFlight ? 1 : 0);
-  tried.first_seen_ms = WholeMilliseconds(now.wall - (now.steady - *delivery.could_be_tried));
-  tried.due_ms = delivery.state == Delivery::State::kWaiting ? WholeMilliseconds(now.wall + (delivery.due - now.steady))
-                                                             : tried.first_seen_ms;
-  return tried;
+/// A message that was not tried here yet: it goes as soon as its turn, its time and a permit have come.
+void Lane::Admit(Delivery& delivery) {
+  delivery.state = Delivery::State::kHeld;
+  auto* next = delivery.order_key ? order_.Enter(delivery) : &delivery;
+  if (next != nullptr) Queue(*next);
 }
 
-CommitState Lane::State() const {
-  CommitState state;
-  state.finished = tracker_.FinishedAhead();
-  for (auto range : finished_before_) {
-    range.first = std::max(range.first, next_to_take_);  // below, the tracker knows
-    if (range.first < range.end) state.finished.push_back(range);
-  }
+/// After an attempt that did not finish it. Its turn has passed to an older one of its key when the order has changed.
+void Lane::AdmitAgain(Delivery& delivery) {
+  delivery.state = Delivery::State::kHeld;
+  auto* next = delivery.order_key ? order_.Again(delivery) : &delivery;
+  if (next != nullptr) Queue(*next);
+}
+
+/// The configured order has changed. What cannot be called back stays where it is; the rest takes its turn anew.
+void Lane::Reorder() {
+  ordering_ = subscription_->config->ordering;
+  order_.Clear();
+  ready_.clear();
+  std::vector<Delivery*> idle;
   for (const auto& delivery : all_) {
-    if (delivery->could_be_tried) state.tried.push_back(Known(*delivery));
+    delivery->order_key = OrderKey(*delivery->record);
+    if (delivery->state != Delivery::State::kInFlight && delivery->state != Delivery::State::kDeadLetter) {
+      idle.push_back(delivery.get());
+    } else if (delivery->order_key) {
+      order_.NoteOut(*delivery);
+    }
   }
-  for (const auto& [offset, tried] : remembered_) state.tried.push_back(tried);
-  std::sort(state.tried.begin(), state.tried.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
-  return state;
+  std::erase_if(waiting_, [](const Delivery* delivery) { return delivery->state != Delivery::State::kDeadLetter; });
+  std::make_heap(waiting_.begin(), waiting_.end(), DueLater);
+  std::sort(idle.begin(), idle.end(),
+            [](const auto* a, const auto* b) { return a->record->offset() < b->record->offset(); });
+  for (Delivery* delivery : idle) Admit(*delivery);
+  ArmRetryTimer();
+}
+
+/// Nothing but its time and a permit is waited for.
+void Lane::Queue(Delivery& delivery) {
+  if (delivery.due > shard_.loop().now().steady) {
+    delivery.state = Delivery::State::kWaiting;
+    WaitUntil(delivery, delivery.due);
+  } else {
+    MakeReady(delivery);
+  }
 }
 
 bool Lane::Exhausted(const Delivery& delivery) const {
@@ -253,7 +249,7 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
       if (closing_) {
         PutBack(delivery);
       } else {
-        MakeReady(delivery);
+        AdmitAgain(delivery);
       }
       break;
   }
@@ -284,14 +280,14 @@ void Lane::Retry(Delivery& delivery, const Response& response, const runtime::No
     GiveUp(delivery, DeadLetterReason::kExpired);
     return;
   }
-  delivery.state = Delivery::State::kWaiting;
   delivery.due = now.steady + wait;
   if (closing_) {
+    delivery.state = Delivery::State::kWaiting;
     PutBack(delivery);  // the partition's next owner tries again
     return;
   }
   state_changed_ = true;
-  WaitUntil(delivery, delivery.due);
+  AdmitAgain(delivery);
 }
 
 void Lane::MakeReady(Delivery& delivery) {
@@ -400,7 +396,9 @@ void Lane::Finish(Delivery& delivery) {
   tracker_.Finish(delivery.ticket);
   state_changed_ = true;
   stats_->next.store(tracker_.next(), std::memory_order_relaxed);
+  Delivery* next = delivery.order_key && !closing_ ? order_.Leave(delivery) : nullptr;
   auto removed = Remove(delivery);
+  if (next != nullptr) Queue(*next);
   if (spare_.size() < 64) spare_.push_back(std::move(removed));
   if (++finished_since_commit_ >= kCommitEvery) Commit(/*urgent=*/true);
 }
@@ -415,6 +413,8 @@ std::unique_ptr<Delivery> Lane::Remove(Delivery& delivery) {
   all_.pop_back();
   removed->record.reset();
   removed->attempts = 0;
+  removed->due = {};
+  removed->order_key.reset();
   removed->could_be_tried.reset();
   removed->first_attempt.reset();
   removed->last_attempt.reset();
@@ -429,8 +429,14 @@ void Lane::Close(bool lost, std::function<void()> drained) {
   lost_ = lost;
   drained_ = std::move(drained);
   if (retry_timer_) retry_timer_->Cancel();
-  for (Delivery* delivery : ready_) PutBack(*delivery);
-  for (Delivery* delivery : waiting_) PutBack(*delivery);
+  std::vector<Delivery*> idle = waiting_;  // dead letters that could not be written among them
+  for (const auto& delivery : all_) {
+    if (delivery->state == Delivery::State::kHeld || delivery->state == Delivery::State::kReady) {
+      idle.push_back(delivery.get());
+    }
+  }
+  for (Delivery* delivery : idle) PutBack(*delivery);
+  order_.Clear();
   ready_.clear();
   waiting_.clear();
   UpdateGauges();
@@ -456,16 +462,6 @@ void Lane::CheckDrained() {
   auto drained = std::move(drained_);
   drained_ = nullptr;
   drained();
-}
-
-void Lane::Commit(bool urgent) {
-  finished_since_commit_ = 0;
-  if (lost_) return;
-  if (tracker_.next() == committed_ && !state_changed_) return;
-  committed_ = tracker_.next();
-  state_changed_ = false;
-  shard_.offsets().Update(key(), Position{committed_, EncodeCommitState(committed_, State())}, urgent,
-                          /*changed=*/true);
 }
 
 void Lane::UpdateGauges() {

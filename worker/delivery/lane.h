@@ -12,6 +12,7 @@
 #include "ratelimit/limiter.h"
 #include "worker/delivery/commit_state.h"
 #include "worker/delivery/dead_letter_sink.h"
+#include "worker/delivery/key_order.h"
 #include "worker/delivery/offset_store.h"
 #include "worker/delivery/offset_tracker.h"
 #include "worker/delivery/partition_ring.h"
@@ -55,19 +56,23 @@ class Delivery final : public AttemptHandler {
   runtime::WallTime started{};                        // the attempt in flight
   std::optional<runtime::WallTime> first_attempt;
   std::optional<runtime::WallTime> last_attempt;  // by this worker
-  runtime::SteadyTime due{};                      // next attempt, while it waits for one
+  runtime::SteadyTime due{};                      // no attempt before
+  std::optional<KeyOrder::Key> order_key;         // unset: waits for no other message
+  Delivery* behind = nullptr;                     // next of its key; written by KeyOrder only
   ratelimit::Label label = 0;                     // of the permit in use
   const ratelimit::Limiter* permit_of = nullptr;  // compared only
   int last_status = 0;
   std::string last_error;
-  enum class State : std::uint8_t { kReady, kInFlight, kWaiting, kDeadLetter } state = State::kReady;
+  enum class State : std::uint8_t { kHeld, kReady, kInFlight, kWaiting, kDeadLetter } state = State::kReady;
   DeadLetterReason reason = DeadLetterReason::kExpired;
 };
 
 /// A subscription on one partition: cursor, in-flight, retries, what is finished.
 ///
-/// Order    None: retries that are due go before new messages, otherwise by offset; any number in flight.
-/// Memory   At most kMaxUnfinished messages between the oldest unfinished and the newest started one.
+/// Order    As configured, and changed live: `none`: retries that are due go before new messages, otherwise by offset,
+///          any number in flight. `key`: a message is held until those of its key before it are finished. `partition`:
+///          none is taken before the one before is finished. After a change what is in flight is awaited.
+/// Memory   At most kMaxUnfinished messages between the oldest unfinished and the newest one taken, held ones included.
 /// Threads  The owning shard's.
 class Lane {
  public:
@@ -123,12 +128,18 @@ class Lane {
  private:
   Delivery* Take();
   [[nodiscard]] bool FinishedBefore(Offset offset);
-  [[nodiscard]] bool Recall(Delivery& delivery);
+  void Recall(Delivery& delivery);
   void PutBack(Delivery& delivery);
   [[nodiscard]] CommitState::Tried Known(const Delivery& delivery) const;
   [[nodiscard]] CommitState State() const;
   [[nodiscard]] bool Exhausted(const Delivery& delivery) const;
   [[nodiscard]] runtime::Nanoseconds TimeLeft(const Delivery& delivery, const runtime::Now& now) const;
+  [[nodiscard]] bool MayTake() const;
+  [[nodiscard]] std::optional<KeyOrder::Key> OrderKey(const Record& record) const;
+  void Admit(Delivery& delivery);
+  void AdmitAgain(Delivery& delivery);
+  void Reorder();
+  void Queue(Delivery& delivery);
   void MakeReady(Delivery& delivery);
   void Retry(Delivery& delivery, const Response& response, const runtime::Now& now);
   void WaitUntil(Delivery& delivery, runtime::SteadyTime due);
@@ -155,6 +166,8 @@ class Lane {
   bool cancelling_ = false;
   std::function<void()> drained_;
 
+  config::Ordering ordering_;  // in force here; follows the configuration in Head
+  KeyOrder order_;
   OffsetTracker tracker_;
   std::uint64_t finished_since_commit_ = 0;
   Offset committed_;

@@ -100,7 +100,7 @@ subscriptions:
     topic: orders
     endpoint: ftp://x/
     timout: 5s
-    ordering: key
+    ordering: strict
   - topic: orders
     endpoint: https://y/
     max_in_flight: [ 1 ]
@@ -123,7 +123,7 @@ colour: red
       "s.yaml:4:21: limits.Acme.max_rate: \"800\": ",
       "s.yaml:8:15: subscriptions[0].endpoint: \"ftp://x/\": needs an http or https URL",
       "s.yaml:9:5: subscriptions[0].timout: unknown key (did you mean `timeout`?)",
-      "s.yaml:10:15: subscriptions[0].ordering: \"key\": not in this version: ",
+      "s.yaml:10:15: subscriptions[0].ordering: \"strict\": needs ",
       "s.yaml:11:5: subscriptions[1].name: is needed",
       "s.yaml:13:20: subscriptions[1].max_in_flight: needs integer, not a list",
       "s.yaml:14:31: subscriptions[1].headers.authorization: \"***\": the environment variable NONE is not set",

@@ -66,7 +66,7 @@ const std::map<std::string, Cases> kSubscriptionsCases{
     {"subscriptions[].start", {{"earliest", "latest"}, {"first", "0"}}},
     {"subscriptions[].paused", {{"true", "false"}, {"no", "'false'", "0"}}},
     {"subscriptions[].max_in_flight", {{"1", "65536"}, {"0", "65537", "many", "-1", "1.0"}}},
-    {"subscriptions[].ordering", {{"none"}, {"key", "partition", "strict"}}},
+    {"subscriptions[].ordering", {{"none", "key", "partition"}, {"strict"}}},
     {"subscriptions[].timeout", {{"1ms", "5s", "1h"}, {"0ms", "5", "2h", "forever"}}},
     {"subscriptions[].ttl", {{"1ms", "1h", "8760h"}, {"0ms", "3600", "8761h"}}},
     {"subscriptions[].ttl_from", {{"read", "published"}, {"now"}}},

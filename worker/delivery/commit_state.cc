@@ -78,7 +78,7 @@ std::optional<std::string> FromBase64(std::string_view text) {
   std::uint32_t group = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const bool pad = i + padding >= text.size();
-    const auto value = pad ? 0 : kValues[static_cast<unsigned char>(text[i])];
+    const std::uint32_t value = pad ? 0U : kValues[static_cast<unsigned char>(text[i])];
     if (value > 63) return std::nullopt;
     group = (group << 6) | value;
     if (i % 4 != 3) continue;

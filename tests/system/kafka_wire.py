@@ -1,4 +1,7 @@
-"""Three questions to a broker in Kafka's own protocol, so that a test can ask them often: no client library, no JVM."""
+"""A few requests to a cluster in Kafka's own protocol, so that a test can ask them often: no client library, no JVM.
+
+A broker that is down is passed over where another can answer. Errors: OSError, also for every fault Kafka names.
+"""
 
 import socket
 import struct
@@ -30,8 +33,18 @@ def _text(value):
 
 
 def _ask(bootstrap, key, version, body):
-    """One request and its answer without the correlation id. Errors: OSError when the broker is not there."""
-    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    """One request to the first broker that answers, and its answer without the correlation id."""
+    fault = OSError(f"no broker in '{bootstrap}'")
+    for address in bootstrap.split(","):
+        try:
+            return _ask_one(address, key, version, body)
+        except OSError as error:
+            fault = error
+    raise fault
+
+
+def _ask_one(address, key, version, body):
+    host, _, port = address.rpartition(":")
     message = struct.pack(">hhi", key, version, 1) + _text("system-test") + body
     with socket.create_connection((host, int(port)), timeout=5) as link:
         link.sendall(struct.pack(">i", len(message)) + message)
@@ -42,11 +55,18 @@ def _ask(bootstrap, key, version, body):
         return _Reader(stream.read(struct.unpack(">i", head)[0])[4:])
 
 
-def partitions(bootstrap, topic):
-    """The topic's partition numbers, sorted; empty when there is no such topic. (Metadata v4, creates nothing.)"""
+def _check(error, what):
+    if error:
+        raise OSError(f"{what}: Kafka's error {error}")
+
+
+def _leaders(bootstrap, topic):
+    """Address of a leader -> its partitions; empty when there is no such topic. (Metadata v4, creates nothing.)"""
     reply = _ask(bootstrap, 3, 4, struct.pack(">i", 1) + _text(topic) + b"\0")
     reply.number("i")
-    reply.list(lambda: (reply.number("i"), reply.text(), reply.number("i"), reply.text()))
+    brokers = {}
+    for node, host, port, _ in reply.list(lambda: (reply.number("i"), reply.text(), reply.number("i"), reply.text())):
+        brokers[node] = f"{host}:{port}"
     reply.text(), reply.number("i")
 
     def one_partition():
@@ -55,33 +75,47 @@ def partitions(bootstrap, topic):
         return number, error, leader
 
     topics = reply.list(lambda: (reply.number("h"), reply.text(), reply.number("b"), reply.list(one_partition)))
-    return sorted(number for error, _, _, found in topics if error == 0 for number, _, leader in found if leader >= 0)
+    leaders = {}
+    for error, _, _, found in topics:
+        for number, _, leader in found if error == 0 else []:
+            if leader not in brokers:
+                raise OSError(f"{topic}-{number} has no leader")
+            leaders.setdefault(brokers[leader], []).append(number)
+    return leaders
+
+
+def create_topic(bootstrap, topic, partitions, replicas):
+    """One that is there already is left as it is. (CreateTopics v2.)"""
+    body = struct.pack(">i", 1) + _text(topic) + struct.pack(">ihiiiB", partitions, replicas, 0, 0, 20_000, 0)
+    reply = _ask(bootstrap, 19, 2, body)
+    reply.number("i")
+    for _, error, why in reply.list(lambda: (reply.text(), reply.number("h"), reply.text())):
+        _check(0 if error == 36 else error, f"topic {topic} cannot be made ({why})")
 
 
 def end_offsets(bootstrap, topic):
     """Partition -> log end offset, {} when there is no such topic. (ListOffsets v1.)"""
-    numbers = partitions(bootstrap, topic)
-    if not numbers:
-        return {}
-    wanted = b"".join(struct.pack(">iq", number, -1) for number in numbers)
-    reply = _ask(bootstrap, 2, 1, struct.pack(">ii", -1, 1) + _text(topic) + struct.pack(">i", len(numbers)) + wanted)
-    found = reply.list(lambda: (reply.text(), reply.list(
-        lambda: (reply.number("i"), reply.number("h"), reply.number("q"), reply.number("q")))))
     offsets = {}
-    for _, rows in found:
-        for number, error, _, offset in rows:
-            if error:
-                raise OSError(f"end offset of {topic}-{number}: Kafka's error {error}")
-            offsets[number] = offset
+    for leader, numbers in _leaders(bootstrap, topic).items():
+        wanted = b"".join(struct.pack(">iq", number, -1) for number in numbers)
+        reply = _ask(leader, 2, 1, struct.pack(">ii", -1, 1) + _text(topic) + struct.pack(">i", len(numbers)) + wanted)
+        found = reply.list(lambda: (reply.text(), reply.list(
+            lambda: (reply.number("i"), reply.number("h"), reply.number("q"), reply.number("q")))))
+        for _, rows in found:
+            for number, error, _, offset in rows:
+                _check(error, f"end offset of {topic}-{number}")
+                offsets[number] = offset
     return offsets
 
 
 def committed_offsets(bootstrap, group):
-    """(topic, partition) -> committed offset of the group. (OffsetFetch v2; the broker must be the group's coordinator.)"""
-    reply = _ask(bootstrap, 9, 2, _text(group) + struct.pack(">i", -1))
+    """(topic, partition) -> committed offset of the group. (FindCoordinator v1, OffsetFetch v2.)"""
+    reply = _ask(bootstrap, 10, 1, _text(group) + b"\0")
+    reply.number("i")
+    _check(reply.number("h"), f"coordinator of group {group}")
+    reply.text(), reply.number("i")
+    reply = _ask(f"{reply.text()}:{reply.number('i')}", 9, 2, _text(group) + struct.pack(">i", -1))
     found = reply.list(lambda: (reply.text(), reply.list(
         lambda: (reply.number("i"), reply.number("q"), reply.text(), reply.number("h")))))
-    error = reply.number("h")
-    if error:
-        raise OSError(f"offsets of group {group}: Kafka's error {error}")
+    _check(reply.number("h"), f"offsets of group {group}")
     return {(topic, number): offset for topic, rows in found for number, offset, _, fault in rows if fault == 0 and offset >= 0}

@@ -11,6 +11,7 @@ the test starts its own), POSTHORN_LOGS (where the folders of failed runs stay, 
 import collections
 import contextlib
 import ctypes
+import http.client
 import json
 import os
 import pathlib
@@ -33,8 +34,10 @@ BINARY = pathlib.Path(os.environ.get("POSTHORN_BINARY", ROOT / "build" / "releas
 KAFKA = ROOT / "scripts" / "kafka"
 LOGS = pathlib.Path(os.environ.get("POSTHORN_LOGS", ROOT / "build" / "system-logs"))
 
-Request = collections.namedtuple("Request", "message time second attempt status ok subscription headers")
-DeadLetter = collections.namedtuple("DeadLetter", "message reason subscription attempts headers")
+# `wait`: seconds the sink waited with its answer; `reset`: the answer ended in the middle of its body.
+Request = collections.namedtuple("Request", "message time second attempt status ok subscription headers wait reset")
+DeadLetter = collections.namedtuple("DeadLetter", "message reason subscription attempts headers time")
+Record = collections.namedtuple("Record", "topic partition offset time key")
 
 
 class TimedOut(checks.Failed):
@@ -104,6 +107,8 @@ def http_get(url, timeout=2.0):
             return answer.read().decode()
     except urllib.error.HTTPError as error:
         raise OSError(f"{url} answered {error.code}") from error
+    except http.client.HTTPException as error:  # the process ended while it answered
+        raise OSError(f"{url}: {error}") from error
 
 
 class Process:
@@ -298,7 +303,7 @@ class Sink:
         return json.loads(http_get(f"http://127.0.0.1:{self.port}/_sink/counts"))
 
     def set(self, **behaviour):
-        """status, fail, fail_status, latency_ms, retry_after; acts at once."""
+        """status, fail, fail_status, latency_ms, retry_after, reset; acts at once."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/_sink/set", json.dumps(behaviour).encode(),
                                          {"content-type": "application/json"})
         urllib.request.urlopen(request, timeout=5).close()
@@ -315,7 +320,8 @@ class Sink:
                 entry = json.loads(line)
                 at = entry["time_ns"] / 1e9
                 self.seen.append(Request(entry["webhook_id"], at, entry["time_ns"] // 10**9, entry["attempt"], entry["status"],
-                                         200 <= entry["status"] < 300, entry["subscription"], entry["headers"]))
+                                         200 <= entry["status"] < 300, entry["subscription"], entry["headers"],
+                                         entry.get("wait_ms", 0) / 1000, entry.get("reset", False)))
         return self.seen
 
     def delivered(self, subscription=None):
@@ -331,7 +337,7 @@ class Sink:
 
 
 class Broker:
-    """A Kafka of scripts/kafka: shared by all scenarios of a ctest run, or the test's own."""
+    """A Kafka of scripts/kafka: shared by all scenarios of a ctest run, or the test's own of `own` brokers."""
 
     def __init__(self, test, own):
         self.shared = None if own else os.environ.get("POSTHORN_KAFKA")
@@ -341,7 +347,7 @@ class Broker:
             self.about = self.run_json("status")[0]
             checks.require(self.about["state"] == "running", f"the shared Kafka '{self.name}' is not running")
         else:
-            self.about = self.run_json("start", "--port", "0")
+            self.about = self.run_json("start", "--port", "0", "--brokers", int(own) or 1)
 
     @property
     def bootstrap(self):
@@ -357,11 +363,19 @@ class Broker:
     def run_json(self, *arguments):
         return json.loads(self.run(*arguments, "--json"))
 
-    def restart(self, hard=False):
-        self.run("restart", *(["--hard"] if hard else []))
+    @property
+    def nodes(self):
+        return [broker["node"] for broker in self.about["brokers"]]
+
+    def restart(self, hard=False, node=1):
+        """Also starts one that was killed."""
+        self.run("restart", "--broker", node, *(["--hard"] if hard else []))
+
+    def kill(self, node=1):
+        self.run("kill", "--broker", node)
 
     def create_topic(self, name, partitions_wanted):
-        self.run("topic", "create", name, "--partitions", partitions_wanted)
+        kafka_wire.create_topic(self.bootstrap, name, partitions_wanted, replicas=len(self.nodes))
         eventually(f"topic {name} is there", lambda: len(kafka_wire.end_offsets(self.bootstrap, name)) == partitions_wanted, 20)
 
     def group_lag(self, group):
@@ -406,19 +420,21 @@ class Test:
         self.broker.create_topic(full, partitions)
         return full
 
-    def produce(self, topic, count, size=100):
-        """Appends `count` messages with keys and returns when Kafka has them."""
-        before = sum(kafka_wire.end_offsets(self.broker.bootstrap, topic).values())
+    def produce(self, topic, count, size=100, keys=997):
+        """Appends `count` messages with so many keys, each once, and returns when Kafka has them."""
+        def end():
+            return eventually(f"{topic} tells its end", lambda: kafka_wire.end_offsets(self.broker.bootstrap, topic), 30)
+        before = sum(end().values())
         number = before
         lines = []
         for number in range(before, before + count):
             body = json.dumps({"number": number})
-            lines.append(f"key-{number % 997}\t{body}{' ' * max(0, size - len(body))}\n")
+            lines.append(f"key-{number % keys}\t{body}{' ' * max(0, size - len(body))}\n")
         run = subprocess.run(["kcat", "-P", "-q", "-b", self.broker.bootstrap, "-t", topic, "-K", "\t", "-X", "acks=all",
-                              "-X", "partitioner=murmur2_random", "-X", "linger.ms=20"],
+                              "-X", "enable.idempotence=true", "-X", "partitioner=murmur2_random", "-X", "linger.ms=20"],
                              input="".join(lines), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
         checks.require(run.returncode == 0, f"kcat could not produce: {run.stderr[-500:]}")
-        after = sum(kafka_wire.end_offsets(self.broker.bootstrap, topic).values())
+        after = sum(end().values())
         checks.require(after == before + count, f"produced {count}, but the topic grew by {after - before}")
 
     def produced(self, topic):
@@ -426,23 +442,30 @@ class Test:
         return {f"{topic}-{partition}-{offset}" for partition, end in kafka_wire.end_offsets(self.broker.bootstrap, topic).items()
                 for offset in range(end)}
 
-    def dead_letters(self):
-        """Everything in the fleet's dead-letter topic."""
-        topic = f"{self.fleet}.dead-letters"
+    def content(self, topic):
+        """What kcat says of each message that is in the topic now."""
         count = sum(kafka_wire.end_offsets(self.broker.bootstrap, topic).values())
         if not count:
             return []
-        # -c, not -e: while letters are being written the end is never reached.
+        # -c, not -e: while messages are being written the end is never reached.
         run = subprocess.run(["kcat", "-C", "-q", "-c", str(count), "-J", "-b", self.broker.bootstrap, "-t", topic, "-o", "beginning"],
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
         checks.require(run.returncode == 0, f"kcat could not read {topic}: {run.stderr[-500:]}")
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+    def records(self, topic):
+        """Every message of the topic, with its key and Kafka's timestamp."""
+        return [Record(topic, entry["partition"], entry["offset"], entry["ts"] / 1000, entry.get("key")) for entry in self.content(topic)]
+
+    def dead_letters(self):
+        """Everything in the fleet's dead-letter topic."""
         letters = []
-        for line in run.stdout.splitlines():
-            flat = json.loads(line).get("headers", [])
+        for entry in self.content(f"{self.fleet}.dead-letters"):
+            flat = entry.get("headers", [])
             headers = dict(zip(flat[::2], flat[1::2]))
             message = "-".join(headers[f"posthorn-{part}"] for part in ("topic", "partition", "offset"))
             letters.append(DeadLetter(message, headers["posthorn-reason"], headers["posthorn-subscription"],
-                                      int(headers["posthorn-attempts"]), headers))
+                                      int(headers["posthorn-attempts"]), headers, entry["ts"] / 1000))
         return letters
 
     def committed(self, subscription):
@@ -496,7 +519,7 @@ class Test:
 
     # -------------------------------------------------------- attempts by label
 
-    def watch_labels(self, limit):
+    def watch_labels(self, *limits):
         """From now on reads every worker's counts per label a few times a second, so that little is missing of a killed one."""
         def watch():
             while not self.watch_stop.wait(0.25):
@@ -505,7 +528,8 @@ class Test:
                         with contextlib.suppress(OSError, checks.Failed):
                             worker.address
                     else:
-                        worker.read_labels(limit)
+                        for limit in limits:
+                            worker.read_labels(limit)
         self.watching = threading.Thread(target=watch, daemon=True)
         self.watching.start()
 
@@ -532,7 +556,7 @@ class Test:
         with contextlib.suppress(Exception):
             self.broker.close()
         if failed:
-            for process in self.processes:
+            for process in {process.log: process for process in self.processes}.values():
                 tail = process.output().splitlines()[-12:]
                 print(f"--- the end of {process.log.name}:", *tail, sep="\n  ", flush=True)
             print(f"everything is kept in {self.folder}", flush=True)

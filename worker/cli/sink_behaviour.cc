@@ -55,10 +55,10 @@ bool Change(std::string_view key, const json::value& value, SinkBehaviour& b) {
     (key == "status" ? b.status : b.fail_status) = static_cast<int>(*status);
     return true;
   }
-  if (key == "fail") {
+  if (key == "fail" || key == "reset") {
     const auto share = value.is_string() ? ParseShare(std::string_view(value.get_string())) : Number(value);
     if (!share || !(*share >= 0 && *share <= 1)) return false;
-    b.fail = *share;
+    (key == "fail" ? b.fail : b.reset) = *share;
     return true;
   }
   if (key == "latency_ms") {
@@ -127,6 +127,7 @@ std::string ToJson(const SinkBehaviour& b) {
   object["fail_status"] = b.fail_status;
   object["latency_ms"] = json::array{b.latency_min.count(), b.latency_max.count()};
   object["retry_after"] = b.retry_after ? json::value(*b.retry_after) : json::value(nullptr);
+  object["reset"] = b.reset;
   return json::serialize(object);
 }
 

@@ -16,6 +16,7 @@ struct SinkBehaviour {
   std::chrono::milliseconds latency_min{0};  // a random time between the two
   std::chrono::milliseconds latency_max{0};
   std::optional<std::int64_t> retry_after;  // seconds, sent with every status that is not 2xx
+  double reset = 0;  // share of answers, 0 to 1, that end in the middle of their body with a TCP reset
   bool operator==(const SinkBehaviour&) const = default;
 };
 
@@ -26,7 +27,8 @@ struct SinkBehaviour {
 [[nodiscard]] bool ParseLatency(std::string_view text, SinkBehaviour& behaviour);
 
 /// Takes what a JSON object names of `status`, `fail` (number or "30%"), `fail_status`, `latency_ms` (number or
-/// [least, most]), `retry_after` (seconds or null) and leaves the rest. Errors: what is wrong, and nothing is changed.
+/// [least, most]), `retry_after` (seconds or null), `reset` (as `fail`) and leaves the rest. Errors: what is wrong, and
+/// nothing is changed.
 [[nodiscard]] std::optional<std::string> ChangeByJson(std::string_view json, SinkBehaviour& behaviour);
 
 /// The object ChangeByJson takes, complete.

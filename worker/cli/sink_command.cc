@@ -155,7 +155,7 @@ void AddSinkCommand(CLI::App& app, int& exit_code) {
       "Prints {\"listening\":\"HOST:PORT\"} first and runs until SIGINT or SIGTERM. While it runs:\n"
       "  curl http://HOST:PORT/_sink/counts\n"
       "  curl http://HOST:PORT/_sink/set -d '{\"status\":200,\"fail\":\"30%\",\"fail_status\":503,"
-      "\"latency_ms\":[10,200],\"retry_after\":2}'");
+      "\"latency_ms\":[10,200],\"retry_after\":2,\"reset\":\"5%\"}'");
   command->callback([arguments, &exit_code] {
     SinkBehaviour& b = arguments->server.behaviour;
     b.fail = ParseShare(arguments->fail).value_or(0);

@@ -85,6 +85,16 @@ struct Network {
 
 }  // namespace
 
+namespace {
+
+struct Reply {
+  std::string text;
+  std::chrono::milliseconds wait{0};
+  bool reset = false;  // after the text, which promises more
+};
+
+}  // namespace
+
 struct SinkServer::Impl {
   explicit Impl(SinkOptions o) : options(std::move(o)), behaviour(options.behaviour) {}
 
@@ -92,10 +102,10 @@ struct SinkServer::Impl {
   void Accept();
   void FlushLogLater();
   std::string Counts() const;
-  /// Counts and logs the request and decides on the answer, and when it goes.
-  std::string Take(const Request& request, WallTime at, std::chrono::milliseconds& wait);
+  /// Counts and logs the request and decides on the answer.
+  Reply Take(const Request& request, WallTime at);
   std::string Control(const Request& request);
-  void LogRequest(const Request& request, WallTime at, int status);
+  void LogRequest(const Request& request, WallTime at, int status, const Reply& reply);
 
   const SinkOptions options;
   std::unique_ptr<Network> network;
@@ -184,22 +194,36 @@ class Session : public std::enable_shared_from_this<Session<Server>> {
   void Answer() {
     const Request& request = parser_->get();
     const bool keep_alive = request.keep_alive();
-    std::chrono::milliseconds wait{0};
-    std::string answer;
+    Reply reply;
     if (View(request.target()).starts_with("/_sink/")) {
-      answer = server_.Control(request);
+      reply.text = server_.Control(request);
     } else {
-      answer = server_.Take(request, *first_byte_at_, wait);
+      reply = server_.Take(request, *first_byte_at_);
     }
+    const auto wait = reply.wait;
     if (wait.count() == 0) {
-      Write(std::move(answer), keep_alive);
+      Write(std::move(reply), keep_alive);
       return;
     }
     timer_.expires_after(wait);
     timer_.async_wait(
-        [self = this->shared_from_this(), text = std::move(answer), keep_alive](const error_code& error) mutable {
-          if (!error) self->Write(std::move(text), keep_alive);
+        [self = this->shared_from_this(), reply = std::move(reply), keep_alive](const error_code& error) mutable {
+          if (!error) self->Write(std::move(reply), keep_alive);
         });
+  }
+
+  void Write(Reply reply, bool keep_alive) {
+    if (!reply.reset) {
+      Write(std::move(reply.text), keep_alive);
+      return;
+    }
+    output_ = std::move(reply.text);
+    asio::async_write(socket_, asio::buffer(output_),
+                      [self = this->shared_from_this()](const error_code& error, std::size_t) {
+                        error_code ignored;
+                        if (!error) self->socket_.set_option(tcp::socket::linger(true, 0), ignored);
+                        self->socket_.close(ignored);
+                      });
   }
 
   void Write(std::string answer, bool keep_alive) {
@@ -229,7 +253,8 @@ class Session : public std::enable_shared_from_this<Session<Server>> {
 
 }  // namespace
 
-std::string SinkServer::Impl::Take(const Request& request, WallTime at, std::chrono::milliseconds& wait) {
+Reply SinkServer::Impl::Take(const Request& request, WallTime at) {
+  Reply reply;
   int status;
   std::optional<std::int64_t> retry_after;
   {
@@ -238,20 +263,25 @@ std::string SinkServer::Impl::Take(const Request& request, WallTime at, std::chr
     const bool fails = b.fail > 0 && std::uniform_real_distribution<double>(0, 1)(random) < b.fail;
     status = fails ? b.fail_status : b.status;
     retry_after = b.retry_after;
-    wait = b.latency_min;
+    reply.wait = b.latency_min;
     if (b.latency_max > b.latency_min) {
-      wait = std::chrono::milliseconds(
+      reply.wait = std::chrono::milliseconds(
           std::uniform_int_distribution<std::int64_t>(b.latency_min.count(), b.latency_max.count())(random));
     }
+    // A status without a body has nothing that could break off.
+    reply.reset =
+        b.reset > 0 && status != 204 && status != 304 && std::uniform_real_distribution<double>(0, 1)(random) < b.reset;
     counts.Add(at, status / 100 != 2);
-    if (log.is_open()) LogRequest(request, at, status);
+    if (log.is_open()) LogRequest(request, at, status, reply);
   }
   std::string headers;
   if (retry_after && status / 100 != 2) headers = "retry-after: " + std::to_string(*retry_after) + "\r\n";
-  return ResponseText(status, headers, "", request.keep_alive());
+  reply.text = ResponseText(status, headers, reply.reset ? "cut off" : "", request.keep_alive());
+  if (reply.reset) reply.text.resize(reply.text.size() - 4);
+  return reply;
 }
 
-void SinkServer::Impl::LogRequest(const Request& request, WallTime at, int status) {
+void SinkServer::Impl::LogRequest(const Request& request, WallTime at, int status, const Reply& reply) {
   std::string& out = log.line();
   const auto text = [&](std::string_view key, std::string_view value) {
     out.append(",\"").append(key).append("\":");
@@ -270,6 +300,8 @@ void SinkServer::Impl::LogRequest(const Request& request, WallTime at, int statu
   text("subscription", View(request["posthorn-subscription"]));
   out.append(",\"status\":").append(std::to_string(status));
   out.append(",\"bytes\":").append(std::to_string(request.body().size()));
+  if (reply.wait.count() != 0) out.append(",\"wait_ms\":").append(std::to_string(reply.wait.count()));
+  if (reply.reset) out.append(",\"reset\":true");
   out.append(",\"headers\":{");
   bool first = true;
   for (const auto& field : request) {

@@ -23,7 +23,8 @@ struct SinkOptions {
 /// Time     A request's time is the wall clock right after the read that brought its first byte.
 /// Log      One object per line: `time` (seconds, with milliseconds), `time_ns`, `method`, `path`, `webhook_id`,
 /// `attempt`,
-///          `subscription`, `status` (as answered), `bytes`, `headers` (the others worth knowing). Written when the
+///          `subscription`, `status` (as answered), `bytes`, `wait_ms` (before the answer; only when there is a wait),
+///          `reset` (true when the answer ends with a reset), `headers` (the others worth knowing). Written when the
 ///          request has been read, in batches, at the latest after 200 ms and at Stop.
 /// Threads  Its own (SinkOptions::threads); all members from any thread, Start and Stop from the owner.
 class SinkServer {

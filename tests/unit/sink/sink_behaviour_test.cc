@@ -41,10 +41,11 @@ TEST(SinkBehaviourTest, JsonChangesWhatItNames) {
   EXPECT_EQ(b.latency_min, 10ms);
   EXPECT_EQ(b.latency_max, 200ms);
   EXPECT_EQ(b.retry_after, 2);
-  EXPECT_EQ(ChangeByJson(R"({"retry_after":null,"latency_ms":5,"fail":1})", b), std::nullopt);
+  EXPECT_EQ(ChangeByJson(R"({"retry_after":null,"latency_ms":5,"fail":1,"reset":"5%"})", b), std::nullopt);
   EXPECT_EQ(b.retry_after, std::nullopt);
   EXPECT_EQ(b.latency_max, 5ms);
   EXPECT_EQ(b.fail, 1);
+  EXPECT_EQ(b.reset, 0.05);
   EXPECT_EQ(b.status, 204);
 }
 
@@ -62,6 +63,7 @@ TEST(SinkBehaviourTest, JsonGoesRound) {
   SinkBehaviour b;
   b.status = 202;
   b.fail = 0.125;
+  b.reset = 0.5;
   b.latency_max = 70ms;
   b.retry_after = 9;
   SinkBehaviour copy;

@@ -91,6 +91,28 @@ TEST_F(SinkServerTest, FailsWithRetryAfterAsTold) {
   EXPECT_EQ(sink_->counts().failed, 1u);
 }
 
+TEST_F(SinkServerTest, ResetsInTheMiddleOfABody) {
+  SinkOptions options;
+  options.behaviour.reset = 1;
+  options.log = folder_ / "log";
+  Start(options);
+  RawClient client(sink_->port());
+  // The head says that more is to come than comes.
+  EXPECT_EQ(client.Ask(Post("/", "x")), "");
+  EXPECT_FALSE(client.AtEnd());
+  SinkBehaviour fine = sink_->behaviour();
+  fine.reset = 0;
+  sink_->Set(fine);
+  RawClient other(sink_->port());
+  EXPECT_THAT(other.Ask(Post("/", "x")), StartsWith("HTTP/1.1 200"));
+  sink_->Stop();
+  const auto lines = Log();
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].at("status"), 200);
+  EXPECT_EQ(lines[0].at("reset"), true);
+  EXPECT_FALSE(lines[1].contains("reset"));
+}
+
 TEST_F(SinkServerTest, FailsAboutTheShareItWasTold) {
   SinkOptions options;
   options.behaviour.fail = 0.3;

@@ -5,8 +5,8 @@ import checks
 import posthorn_system as system
 
 LIMIT_SECONDS = 90
-MESSAGES = 2_400
-RATE = 150
+MESSAGES = 1_200
+RATE = 180
 ROUNDS = 2
 
 

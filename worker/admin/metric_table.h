@@ -20,6 +20,8 @@ enum class Metric : std::uint8_t {
   kRetrying,
   kConsumerLag,
   kSubscriptionPaused,
+  kEndpointHealth,
+  kEndpointCeiling,
   kPartialLimit,
   kLimitMaxRate,
   kLimitPermitsUsed,

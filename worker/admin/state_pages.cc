@@ -75,8 +75,19 @@ json::value LastError(const SubscriptionShared& shared) {
   return json::object{{"text", error.text}, {"time", Rfc3339(error.at)}};
 }
 
+/// `until`: the end of the wait the endpoint asked for, or the next probe.
+json::object HealthObject(const delivery::EndpointHealth& health, const runtime::Now& now) {
+  const auto view = health.Show(now.steady);
+  const bool slowed = view.state == delivery::EndpointHealth::State::kSlowed;
+  return {{"state", delivery::ToString(view.state)},
+          {"ceiling", slowed ? json::value(view.ceiling) : json::value(nullptr)},
+          {"until", view.until == runtime::SteadyTime() ? json::value(nullptr)
+                                                        : json::value(Rfc3339(now.wall + (view.until - now.steady)))}};
+}
+
 json::object SubscriptionObject(const SubscriptionView& view,
-                                const std::map<std::string, fleet::LimitBook::View>& limits, runtime::WallTime now) {
+                                const std::map<std::string, fleet::LimitBook::View>& limits, const runtime::Now& at) {
+  const auto now = at.wall;
   const auto& config = *view.config;
   const auto& shared = *view.shared;
   const auto limit = limits.find(config.limit);
@@ -94,6 +105,7 @@ json::object SubscriptionObject(const SubscriptionView& view,
           {"in_flight", Sum(shared, &ShardStats::in_flight)},
           {"waiting_for_permit", Sum(shared, &ShardStats::waiting_for_permit)},
           {"retrying", Sum(shared, &ShardStats::retrying)},
+          {"health", HealthObject(shared.health, at)},
           {"lag", LagObject(view)},
           {"attempts", attempts},
           {"delivered", Sum(shared, &ShardStats::delivered)},
@@ -107,7 +119,7 @@ json::object SubscriptionObject(const SubscriptionView& view,
 
 Response SubscriptionsPage(const WorkerView& view, const Request& request) {
   const auto* wanted = request.Query("name");
-  const auto now = view.clock->Read().wall;
+  const auto now = view.clock->Read();
   std::map<std::string, fleet::LimitBook::View> limits;
   for (auto& limit : view.limits()) limits.emplace(limit.name, limit);
   json::array list;

@@ -38,7 +38,7 @@ void AddDurations(MetricSamples& out, const SubscriptionShared& shared) {
                    Number(sum_ns) / 1e9);
 }
 
-void AddSubscription(MetricSamples& out, const delivery::Dispatcher::SubscriptionView& view) {
+void AddSubscription(MetricSamples& out, const delivery::Dispatcher::SubscriptionView& view, runtime::SteadyTime now) {
   const auto& shared = *view.shared;
   const auto& name = shared.name;
   out.Add(Metric::kDeliveryAttempts, {name, "delivered"}, Sum(shared, &ShardStats::attempts_delivered));
@@ -62,6 +62,11 @@ void AddSubscription(MetricSamples& out, const delivery::Dispatcher::Subscriptio
     }
   }
   out.Add(Metric::kSubscriptionPaused, {name}, Flag(view.config->paused));
+  const auto health = shared.health.Show(now);
+  out.Add(Metric::kEndpointHealth, {name}, Number(static_cast<int>(health.state)));
+  if (health.state == delivery::EndpointHealth::State::kSlowed) {
+    out.Add(Metric::kEndpointCeiling, {name}, health.ceiling);
+  }
 }
 
 void AddConfig(MetricSamples& out, const config::WatchState& state, runtime::SteadyTime now) {
@@ -113,7 +118,7 @@ void WorkerMetrics::Tick() { permits_.Update(view_->limits(), view_->clock->Read
 std::string WorkerMetrics::Scrape() {
   const auto now = view_->clock->Read();
   MetricSamples out;
-  for (const auto& subscription : view_->subscriptions()) AddSubscription(out, subscription);
+  for (const auto& subscription : view_->subscriptions()) AddSubscription(out, subscription, now.steady);
   const auto limits = view_->limits();
   permits_.Update(limits, now.wall);
   for (const auto& limit : limits) {

@@ -225,6 +225,7 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
     if (!delivery.first_attempt) delivery.first_attempt = delivery.started;
     delivery.last_attempt = delivery.started;
   }
+  if (!cancelling_) subscription_->health->Note(response, now);
   switch (response.verdict) {
     case Verdict::kDelivered:
       stats.attempts_delivered.Add(1);
@@ -429,6 +430,7 @@ void Lane::Close(bool lost, std::function<void()> drained) {
   lost_ = lost;
   drained_ = std::move(drained);
   if (retry_timer_) retry_timer_->Cancel();
+  if (held_back) subscription_->health->Remove(*this);
   std::vector<Delivery*> idle = waiting_;  // dead letters that could not be written among them
   for (const auto& delivery : all_) {
     if (delivery->state == Delivery::State::kHeld || delivery->state == Delivery::State::kReady) {

@@ -12,6 +12,7 @@
 #include "ratelimit/limiter.h"
 #include "worker/delivery/commit_state.h"
 #include "worker/delivery/dead_letter_sink.h"
+#include "worker/delivery/health_gate.h"
 #include "worker/delivery/key_order.h"
 #include "worker/delivery/offset_store.h"
 #include "worker/delivery/offset_tracker.h"
@@ -33,6 +34,7 @@ struct SubscriptionOnShard {
   std::shared_ptr<SubscriptionShared> shared;
   std::shared_ptr<Target> target;
   std::shared_ptr<PermitQueue> permits;
+  std::unique_ptr<HealthGate> health;
   std::deque<Lane*> waiting_for_slot;
   std::uint32_t slots_held = 0;  // of shared->slots, by this shard
   bool yields_slots = false;     // it is another shard's turn
@@ -121,9 +123,10 @@ class Lane {
   [[nodiscard]] Shard& shard() { return shard_; }
   [[nodiscard]] bool HasRoom() const { return tracker_.unfinished_span() < kMaxUnfinished; }
 
-  // Where the lane stands in its permit queue; written by PermitQueue and Shard only.
+  // Where the lane stands on its way to a permit; written by PermitQueue, HealthGate and Shard only.
   PermitQueue* queued_in = nullptr;
   bool waits_for_slot = false;
+  bool held_back = false;
 
  private:
   Delivery* Take();

@@ -45,7 +45,13 @@ void PermitQueue::Pump(const runtime::Now& now) {
       lane.queued_in = nullptr;
       continue;
     }
+    if (!subscription.health->Pass(lane, now)) {
+      lanes_.pop_front();
+      lane.queued_in = nullptr;
+      continue;
+    }
     if (!subscription.shared->slots.TakeOrWait(shard_.index(), subscription.slots_held, subscription.yields_slots)) {
+      subscription.health->GiveBack(now);
       lanes_.pop_front();
       lane.queued_in = nullptr;
       lane.waits_for_slot = true;
@@ -58,6 +64,7 @@ void PermitQueue::Pump(const runtime::Now& now) {
       const auto decision = limiter_->Acquire(now.wall, kLongestWait);
       const auto* admitted = std::get_if<ratelimit::Admitted>(&decision);
       if (admitted == nullptr) {
+        subscription.health->GiveBack(now);
         shard_.ReleaseSlot(subscription, /*used=*/false);
         auto wait = std::chrono::duration_cast<runtime::Nanoseconds>(kLongestWait);
         if (const auto* later = std::get_if<ratelimit::TryAgainAt>(&decision)) wait = later->at - now.wall;

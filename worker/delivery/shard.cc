@@ -45,6 +45,7 @@ void Shard::Tick() {
   for (auto& [name, subscription] : subscriptions_) {
     // Whoever was let go first may have had nothing to send after all.
     if (std::exchange(subscription->yields_slots, false)) WakeWaiting(*subscription);
+    subscription->health->Serve(now);
   }
   // Room in the worker's memory may have come free on another shard.
   for (auto& [id, partition] : partitions_) Touched(*partition);
@@ -128,6 +129,7 @@ void Shard::SetSubscriptions(const std::vector<SubscriptionUpdate>& updates) {
       if (known) Stop(*known);  // removed and added again: the old lanes drain on their own
       known = std::make_shared<SubscriptionOnShard>();
       known->shared = update.shared;
+      known->health = std::make_unique<HealthGate>(*this, *known);
     }
     if (!known->config || !(*known->config == *update.config)) {
       known->target = sender().Prepare(*update.config);
@@ -305,7 +307,8 @@ void Shard::RemovePartition(const TopicPartition& id) {
 // ---- the wake-up
 
 void Shard::Wake(Lane& lane) {
-  if (lane.queued_in == nullptr && !lane.waits_for_slot && !lane.closing() && !lane.subscription().stopped) {
+  if (lane.queued_in == nullptr && !lane.waits_for_slot && !lane.held_back && !lane.closing() &&
+      !lane.subscription().stopped) {
     lane.subscription().permits->Add(lane);
   }
   Schedule(*lane.subscription().permits);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "worker/delivery/endpoint_health.h"
 #include "worker/delivery/in_flight_slots.h"
 #include "worker/delivery/record.h"
 #include "worker/runtime/clock.h"
@@ -78,6 +79,7 @@ struct SubscriptionShared {
   }
   const std::string name;
   InFlightSlots slots;
+  EndpointHealth health;
   std::vector<std::unique_ptr<ShardStats>> per_shard;
 
   struct LastError {

@@ -83,9 +83,10 @@ TEST_F(PagesTest, SubscriptionsHaveTheAgreedShape) {
   EXPECT_EQ(page.at("revision").at("digest").as_string(), "0123abcd");
   EXPECT_EQ(page.at("revision").at("number").as_string(), "7");
   const auto& billing = page.at("subscriptions").at(0);
-  EXPECT_THAT(Keys(billing), ElementsAre("name", "topic", "endpoint", "paused", "limit", "max_rate", "partial_limit",
-                                         "rate", "in_flight", "waiting_for_permit", "retrying", "lag", "attempts",
-                                         "delivered", "expired", "rejected", "attempts_exhausted", "last_error"));
+  EXPECT_THAT(Keys(billing),
+              ElementsAre("name", "topic", "endpoint", "paused", "limit", "max_rate", "partial_limit", "rate",
+                          "in_flight", "waiting_for_permit", "retrying", "health", "lag", "attempts", "delivered",
+                          "expired", "rejected", "attempts_exhausted", "last_error"));
   EXPECT_EQ(billing.at("max_rate").as_string(), "500/s");
   EXPECT_EQ(billing.at("limit").as_string(), "acme");
   EXPECT_EQ(billing.at("partial_limit").to_number<int>(), 250);
@@ -104,6 +105,19 @@ TEST_F(PagesTest, LagIsTotalAndPerPartitionWithNullWhereItIsNotKnown) {
   EXPECT_EQ(lag, json::parse(R"({"total": 10, "partitions": [
       {"topic": "orders", "partition": 0, "lag": 10, "next": 90, "log_end": 100},
       {"topic": "orders", "partition": 3, "lag": null, "next": 5, "log_end": null}]})"));
+}
+
+TEST_F(PagesTest, HealthHasStateCeilingAndTheEndOfAWait) {
+  Run();
+  auto& shared = *worker.subscriptions.at(0).shared;
+  const auto health = [&] { return Get(SubscriptionsPage).at("subscriptions").at(0).at("health"); };
+  EXPECT_EQ(health(), json::parse(R"({"state": "healthy", "ceiling": null, "until": null})"));
+  worker.Slow(shared);
+  EXPECT_EQ(health(), json::parse(R"({"state": "slowed", "ceiling": 5E1, "until": null})"));
+  (void)shared.health.OnBad(delivery::EndpointHealth::Answer::kOverloaded, worker.world.clock.Read().steady, {},
+                            {100, 100}, std::chrono::seconds(3));
+  EXPECT_EQ(health().at("state").as_string(), "held");
+  EXPECT_EQ(health().at("until").as_string().substr(0, 16), "2026-10-26T07:33");
 }
 
 TEST_F(PagesTest, ASubscriptionWithoutLimitOrErrorHasNulls) {

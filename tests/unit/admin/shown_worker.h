@@ -75,6 +75,14 @@ struct ShownWorker {
     return *shared;
   }
 
+  /// The endpoint has said twice that it is overloaded, when a hundred attempts a second were made.
+  void Slow(delivery::SubscriptionShared& shared) {
+    for (const auto back : {std::chrono::milliseconds(600), std::chrono::milliseconds(0)}) {
+      (void)shared.health.OnBad(delivery::EndpointHealth::Answer::kOverloaded, world.clock.Read().steady - back, {},
+                                {100, 100}, runtime::Nanoseconds(0));
+    }
+  }
+
   /// What was added becomes the running revision.
   void Accept(const std::string& digest = "0123abcd") {
     snapshot = std::make_shared<config::Snapshot>();

@@ -35,6 +35,7 @@ struct WorkerMetricsTest : ::testing::Test {
       stats->duration_buckets[13].Add(1);
       stats->duration_sum_ns.Add(1'500'000'000);
     }
+    worker.Slow(billing);
     worker.subscriptions[0].lanes = {{{"orders", 0}, 90, 100}, {{"orders", 1}, 5, -1}, {{"orders", 2}, 8, 7}};
     worker.Accept();
     worker.watch.refused = 3;
@@ -98,6 +99,8 @@ TEST_F(WorkerMetricsTest, SumsTheShards) {
   EXPECT_THAT(text, HasSubstr("\nposthorn_messages_finished_total{subscription=\"billing\",result=\"attempts\"} 4\n"));
   EXPECT_THAT(text, HasSubstr("\nposthorn_in_flight{subscription=\"billing\"} 6\n"));
   EXPECT_THAT(text, HasSubstr("\nposthorn_retrying{subscription=\"billing\"} 8\n"));
+  EXPECT_THAT(text, HasSubstr("\nposthorn_endpoint_health{subscription=\"billing\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nposthorn_endpoint_ceiling_attempts_per_second{subscription=\"billing\"} 50\n"));
   EXPECT_THAT(text, HasSubstr("_seconds_bucket{subscription=\"billing\",le=\"0.001\"} 12\n"));
   EXPECT_THAT(text, HasSubstr("_seconds_bucket{subscription=\"billing\",le=\"10\"} 12\n"));
   EXPECT_THAT(text, HasSubstr("_seconds_bucket{subscription=\"billing\",le=\"+Inf\"} 14\n"));

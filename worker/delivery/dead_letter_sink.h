@@ -23,8 +23,9 @@ struct DeadLetter {
   std::uint32_t attempts = 0;
   std::optional<runtime::WallTime> first_attempt;
   std::optional<runtime::WallTime> last_attempt;
-  int last_status = 0;     // 0: none
-  std::string last_error;  // empty: none
+  int last_status = 0;         // 0: none
+  std::string last_error;      // empty: none
+  bool without_value = false;  // it is too large to be kept; its size is
 };
 
 /// Writes dead letters to `<fleet>.dead-letters` with the headers named in docs/delivery.md.

@@ -82,14 +82,22 @@ void Dispatcher::Apply(const config::SnapshotPtr& snapshot) {
 
 void Dispatcher::PostSubscriptions() {
   std::vector<SubscriptionUpdate> updates;
+  decltype(turns_) turns;
   for (const auto& [name, subscription] : subscriptions_) {
     SubscriptionUpdate update;
     update.config = subscription.config;
     update.shared = subscription.shared;
     update.stopped = IsStopped(*subscription.config, *snapshot_);
     if (!subscription.config->limit.empty()) update.limiter = parts_.limits->Find(subscription.config->limit);
+    if (update.limiter && parts_.shards.size() > 1) {
+      auto& shared = turns[update.limiter.get()];
+      if (!shared) shared = turns_[update.limiter.get()];
+      if (!shared) shared = std::make_shared<PermitTurns>();
+      update.turns = shared;
+    }
     updates.push_back(std::move(update));
   }
+  turns_ = std::move(turns);
   for (Shard* shard : parts_.shards) {
     shard->loop().Post([shard, updates] { shard->SetSubscriptions(updates); });
   }

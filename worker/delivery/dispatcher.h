@@ -110,6 +110,7 @@ class Dispatcher final : public AssignmentListener {
   std::vector<Subscription> leaving_;  // removed from the configuration, lanes still to be closed
   std::map<TopicPartition, Owned> owned_;
   std::set<std::string> topics_;
+  std::map<const ratelimit::Limiter*, std::shared_ptr<PermitTurns>> turns_;  // of those in force
 
   std::mutex wake_mutex_;
   std::condition_variable wake_;

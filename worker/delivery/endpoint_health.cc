@@ -222,7 +222,14 @@ void EndpointHealth::Cut(SteadyTime now, const config::Backoff& backoff, double 
 
 void EndpointHealth::StartPace(SteadyTime now) {
   next_ = now;
-  places_.fill(std::nullopt);
+  // Who had a place keeps it before those that come anew, at the new distance.
+  std::array<std::optional<SteadyTime>*, kShards> waiting{};
+  std::size_t count = 0;
+  for (auto& place : places_) {
+    if (place) waiting[count++] = &place;
+  }
+  std::sort(waiting.begin(), waiting.begin() + count, [](const auto* a, const auto* b) { return **a < **b; });
+  for (std::size_t i = 0; i < count; ++i, next_ += Step()) *waiting[i] = next_;
 }
 
 Nanoseconds EndpointHealth::Step() const {

@@ -75,6 +75,12 @@ void HealthGate::Serve(const runtime::Now& now) {
   if (!held_back_.empty()) ArmTimer(health.NextDue(shard_.index(), now.steady), now);
 }
 
+void HealthGate::Tick(const runtime::Now& now) {
+  for (std::size_t i = 0; i < held_back_.size(); ++i)
+    (void)held_back_[i]->Head(now);  // what has expired meanwhile ends
+  Serve(now);
+}
+
 void HealthGate::Remove(Lane& lane) {
   lane.held_back = false;
   std::erase(held_back_, &lane);

@@ -30,11 +30,13 @@ class HealthGate {
   void GiveBack(const runtime::Now& now);
   /// What an attempt's end says about the endpoint.
   void Note(const Response& response, const runtime::Now& now);
-  /// Wakes who may start by now. Called at every tick too: another shard may have seen the endpoint get well.
-  void Serve(const runtime::Now& now);
+  /// Several times a second: messages that expire while they are held back are finished, and another shard may have
+  /// seen the endpoint get well.
+  void Tick(const runtime::Now& now);
   void Remove(Lane& lane);
 
  private:
+  void Serve(const runtime::Now& now);
   void ArmTimer(runtime::SteadyTime at, const runtime::Now& now);
   void Log(const EndpointHealth::View& view, const runtime::Now& now) const;
   [[nodiscard]] EndpointHealth::Rates Rates(const runtime::Now& now) const;

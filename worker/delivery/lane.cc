@@ -70,13 +70,16 @@ Delivery* Lane::Head(const runtime::Now& now) {
       return nullptr;
     }
     Delivery* head = ready_.front();
+    const bool too_large = head->record->memory() > partition_.memory->LargestMessage();
     const bool exhausted = Exhausted(*head);
-    if (!exhausted && TimeLeft(*head, now) > runtime::Nanoseconds(0)) {
+    if (!too_large && !exhausted && TimeLeft(*head, now) > runtime::Nanoseconds(0)) {
       UpdateGauges();
       return head;
     }
     ready_.pop_front();
-    GiveUp(*head, exhausted ? DeadLetterReason::kAttempts : DeadLetterReason::kExpired);
+    GiveUp(*head, too_large   ? DeadLetterReason::kTooLarge
+                  : exhausted ? DeadLetterReason::kAttempts
+                              : DeadLetterReason::kExpired);
   }
 }
 
@@ -351,6 +354,7 @@ void Lane::WriteDeadLetter(Delivery& delivery) {
   letter.last_attempt = delivery.last_attempt;
   letter.last_status = delivery.last_status;
   letter.last_error = delivery.last_error;
+  letter.without_value = delivery.reason == DeadLetterReason::kTooLarge;
   ++writing_dead_letters_;
   shard_.dead_letters().Write(std::move(letter), [this, &loop = shard_.loop(), d = &delivery,
                                                   alive = std::weak_ptr<bool>(alive_)](bool written) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -40,6 +41,9 @@ class MemoryAccount {
     if (mine >= part || all >= budget_->limit) return 0;
     return static_cast<std::size_t>(part - mine);
   }
+  /// A larger message is not delivered: while it is under way it would leave no room for the others. Never below what
+  /// brokers take by default.
+  [[nodiscard]] std::uint64_t LargestMessage() const { return std::max(budget_->limit / 8, std::uint64_t{2} << 20); }
   [[nodiscard]] std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:

@@ -14,14 +14,17 @@ namespace {
 /// taken together. Unused credit carries over inside the window, so nothing is lost.
 constexpr auto kTimerQuantum = std::chrono::milliseconds(1);
 constexpr auto kLongestWait = std::chrono::hours(1);
+/// How long a shard whose turn it is may leave an open permit lying. Its loop may be busy, or hang.
+constexpr auto kYieldAtMost = std::chrono::milliseconds(20);
 
 }  // namespace
 
-PermitQueue::PermitQueue(Shard& shard, std::shared_ptr<ratelimit::Limiter> limiter)
-    : shard_(shard), limiter_(std::move(limiter)) {}
+PermitQueue::PermitQueue(Shard& shard, std::shared_ptr<ratelimit::Limiter> limiter, std::shared_ptr<PermitTurns> turns)
+    : shard_(shard), limiter_(std::move(limiter)), turns_(std::move(turns)) {}
 
 PermitQueue::~PermitQueue() {
   for (Lane* lane : lanes_) lane->queued_in = nullptr;
+  NoteWaiting(false);
   shard_.Forget(*this);
 }
 
@@ -33,10 +36,32 @@ void PermitQueue::Add(Lane& lane) {
 void PermitQueue::Remove(Lane& lane) {
   lane.queued_in = nullptr;
   lanes_.erase(std::remove(lanes_.begin(), lanes_.end(), &lane), lanes_.end());
+  if (lanes_.empty()) NoteWaiting(false);
+}
+
+void PermitQueue::NoteWaiting(bool waits) {
+  if (waits == waits_) return;
+  waits_ = waits;
+  yields_since_ = {};
+  if (turns_) turns_->SetWaiting(shard_.index(), waits);
+}
+
+/// A permit may be open, but another shard that waits has had less.
+bool PermitQueue::Yields(const runtime::Now& now) {
+  if (!turns_ || !waits_ || now.steady < opens_ || turns_->MayGo(shard_.index())) {
+    yields_since_ = {};
+    return false;
+  }
+  if (yields_since_ == runtime::SteadyTime()) yields_since_ = now.steady;
+  return now.steady - yields_since_ < kYieldAtMost;
 }
 
 void PermitQueue::Pump(const runtime::Now& now) {
   if (!shard_.MayGivePermits(now)) return;  // pumped again when the membership is confirmed
+  if (Yields(now)) {
+    ArmTimer(now, kTimerQuantum);
+    return;
+  }
   while (!lanes_.empty()) {
     Lane& lane = *lanes_.front();
     auto& subscription = lane.subscription();
@@ -68,15 +93,19 @@ void PermitQueue::Pump(const runtime::Now& now) {
         shard_.ReleaseSlot(subscription, /*used=*/false);
         auto wait = std::chrono::duration_cast<runtime::Nanoseconds>(kLongestWait);
         if (const auto* later = std::get_if<ratelimit::TryAgainAt>(&decision)) wait = later->at - now.wall;
+        opens_ = now.steady + wait;
+        NoteWaiting(true);
         ArmTimer(now, std::max<runtime::Nanoseconds>(wait, kTimerQuantum));
         return;
       }
       label = admitted->label;
+      if (turns_) turns_->Took(shard_.index(), lanes_.size());
     }
     lanes_.pop_front();
     lanes_.push_back(&lane);
     lane.StartAttempt(now, label);
   }
+  NoteWaiting(false);
 }
 
 void PermitQueue::ArmTimer(const runtime::Now& now, runtime::Nanoseconds wait) {

@@ -45,7 +45,7 @@ void Shard::Tick() {
   for (auto& [name, subscription] : subscriptions_) {
     // Whoever was let go first may have had nothing to send after all.
     if (std::exchange(subscription->yields_slots, false)) WakeWaiting(*subscription);
-    subscription->health->Serve(now);
+    subscription->health->Tick(now);
   }
   // Room in the worker's memory may have come free on another shard.
   for (auto& [id, partition] : partitions_) Touched(*partition);
@@ -110,10 +110,10 @@ std::shared_ptr<PermitQueue> Shard::QueueFor(const SubscriptionUpdate& update, c
                                              QueuesByLimiter& queues) {
   if (!update.limiter) {
     const auto& own = subscription.permits;
-    return own && own->limiter() == nullptr ? own : std::make_shared<PermitQueue>(*this, nullptr);
+    return own && own->limiter() == nullptr ? own : std::make_shared<PermitQueue>(*this, nullptr, nullptr);
   }
   auto& queue = queues[update.limiter.get()];
-  if (!queue) queue = std::make_shared<PermitQueue>(*this, update.limiter);
+  if (!queue) queue = std::make_shared<PermitQueue>(*this, update.limiter, update.turns);
   return queue;
 }
 

@@ -35,6 +35,7 @@ struct SubscriptionUpdate {
   std::shared_ptr<const config::Subscription> config;
   std::shared_ptr<SubscriptionShared> shared;
   std::shared_ptr<ratelimit::Limiter> limiter;  // null: no max-rate
+  std::shared_ptr<PermitTurns> turns = {};      // of the limiter; null: no other shard
   bool stopped = false;                         // paused, or its max-rate is 0
 };
 

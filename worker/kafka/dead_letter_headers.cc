@@ -9,10 +9,10 @@
 namespace posthorn::kafka {
 namespace {
 
-constexpr std::array<std::string_view, 10> kOurs{
+constexpr std::array<std::string_view, 11> kOurs{
     "posthorn-reason",      "posthorn-subscription", "posthorn-topic",         "posthorn-partition",
     "posthorn-offset",      "posthorn-attempts",     "posthorn-first-attempt", "posthorn-last-attempt",
-    "posthorn-last-status", "posthorn-last-error"};
+    "posthorn-last-status", "posthorn-last-error",   "posthorn-value-size"};
 
 }  // namespace
 
@@ -48,6 +48,8 @@ HeaderList DeadLetterHeaders(const delivery::DeadLetter& letter) {
     add("posthorn-last-status", std::to_string(letter.last_status));
   else if (!letter.last_error.empty())
     add("posthorn-last-error", letter.last_error);
+  if (letter.without_value)
+    add("posthorn-value-size", std::to_string(letter.record->value() ? letter.record->value()->size() : 0));
   return headers;
 }
 

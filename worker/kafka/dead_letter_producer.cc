@@ -55,7 +55,7 @@ class KafkaDeadLetterSink::Impl {
     rd_kafka_purge(client_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     queue_.reset();
     client_.reset();
-    for (auto& [tag, done] : std::exchange(waiting_, {})) done(false);
+    for (auto& [tag, waiting] : std::exchange(waiting_, {})) waiting.done(false);
     for (auto& done : std::exchange(refused_, {})) done(false);
   }
 
@@ -92,7 +92,11 @@ class KafkaDeadLetterSink::Impl {
   QueuePtr queue_;
 
   mutable std::mutex mutex_;
-  std::unordered_map<std::uintptr_t, std::function<void(bool)>> waiting_;
+  struct Waiting {
+    delivery::DeadLetter letter;
+    std::function<void(bool)> done;
+  };
+  std::unordered_map<std::uintptr_t, Waiting> waiting_;
   std::vector<std::function<void(bool)>> refused_;
   std::uintptr_t tags_ = 0;
   DeadLetterStats stats_;
@@ -108,16 +112,18 @@ class KafkaDeadLetterSink::Impl {
 
 void KafkaDeadLetterSink::Impl::Write(delivery::DeadLetter letter, std::function<void(bool)> done) {
   const auto headers = DeadLetterHeaders(letter);
+  const auto record = letter.record;
+  const bool without_value = letter.without_value;
   std::uintptr_t tag = 0;
   {
     const std::lock_guard lock(mutex_);
     tag = ++tags_;
-    waiting_.emplace(tag, std::move(done));
+    waiting_.emplace(tag, Waiting{std::move(letter), std::move(done)});
   }
   ProduceRequest request;
   request.topic = topic_.c_str();
-  request.key = letter.record->key();
-  request.value = letter.record->value();
+  request.key = record->key();
+  if (!without_value) request.value = record->value();
   request.headers = &headers;
   request.opaque = reinterpret_cast<void*>(tag);
   ErrorPtr error;
@@ -128,7 +134,7 @@ void KafkaDeadLetterSink::Impl::Write(delivery::DeadLetter letter, std::function
   if (error == nullptr) return;
   {
     const std::lock_guard lock(mutex_);
-    refused_.push_back(std::move(waiting_.extract(tag).mapped()));
+    refused_.push_back(std::move(waiting_.extract(tag).mapped().done));
   }
   Wake();
 }
@@ -184,17 +190,23 @@ void KafkaDeadLetterSink::Impl::Serve(const rd_kafka_event_t& constant) {
 
 void KafkaDeadLetterSink::Impl::Delivered(const rd_kafka_message_t& message) {
   const bool good = message.err == RD_KAFKA_RESP_ERR_NO_ERROR;
-  std::function<void(bool)> done;
+  Waiting waiting;
   {
     const std::lock_guard lock(mutex_);
     const auto found = waiting_.find(reinterpret_cast<std::uintptr_t>(message._private));
     if (found == waiting_.end()) return;
-    done = std::move(found->second);
+    waiting = std::move(found->second);
     waiting_.erase(found);
     ++(good ? stats_.written : stats_.failed);
   }
   if (!good) Complain(message.err, rd_kafka_message_errstr(&message));
-  done(good);
+  if (message.err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE && !waiting.letter.without_value) {
+    // The topic will never take it whole, and its message would never be finished.
+    waiting.letter.without_value = true;
+    Write(std::move(waiting.letter), std::move(waiting.done));
+    return;
+  }
+  waiting.done(good);
 }
 
 void KafkaDeadLetterSink::Impl::Complain(rd_kafka_resp_err_t error, const std::string& text) {

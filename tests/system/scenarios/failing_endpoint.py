@@ -17,7 +17,8 @@ def policy(topic, sink):
 def run_with(test, while_away):
     """The course of events; `while_away()` is called when the endpoint has been away for a moment."""
     topic = test.topic(partitions=6)
-    sink = test.sink("--fail", "30%", "--fail-status", "503", "--latency", f"10ms-{int(LONGEST_ANSWER * 1000)}ms")
+    # Not 503: overload would slow the workers down, and what they have not tried yet does not expire.
+    sink = test.sink("--fail", "30%", "--fail-status", "500", "--latency", f"10ms-{int(LONGEST_ANSWER * 1000)}ms")
     test.deployment()
     test.rates.set(test.subscriptions(policy(topic, sink), instances=3), 600)
     test.produce(topic, BATCH)
@@ -33,7 +34,7 @@ def run_with(test, while_away):
     while_away()
     expired_before = len(test.dead_letters())
     system.eventually("messages expire while the endpoint is away",
-                      lambda: len(test.dead_letters()) > expired_before + BATCH // 2, within=AWAY_SECONDS, every=0.5)
+                      lambda: len(test.dead_letters()) > expired_before + BATCH // 4, within=AWAY_SECONDS, every=0.5)
     system.time.sleep(max(0.0, AWAY_SECONDS - (system.time.monotonic() - gone)))
     sink.start()
     test.say("the sink is back")
@@ -56,7 +57,7 @@ def run_with(test, while_away):
     delivered = sink.delivered()
     test.say(f"{len(produced)} produced, {len(delivered)} delivered in {len(sink.requests())} attempts, {len(letters)} dead letters")
     checks.reasons(letters, {"expired"})
-    checks.require(len(letters) >= BATCH // 2, "hardly anything expired although the endpoint was away four times the TTL")
+    checks.require(len(letters) >= BATCH // 4, "hardly anything expired although the endpoint was away four times the TTL")
     checks.require(sum(not request.ok for request in sink.requests()) > BATCH // 10, "the sink did not fail its share")
     late = [letter for letter in letters if letter.attempts and not any(
         key in letter.headers for key in ("posthorn-last-status", "posthorn-last-error"))]

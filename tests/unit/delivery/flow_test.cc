@@ -518,5 +518,25 @@ TEST_F(FlowTest, ThePartitionGoesAwayAndComesBack) {
   EXPECT_EQ(sender().written.size(), 7u);
 }
 
+TEST_F(FlowTest, AMessageBeyondTheBoundBecomesADeadLetterInItsTurn) {
+  memory = std::make_shared<MemoryBudget>(std::uint64_t{64} << 20);  // 8 MiB each at most
+  Sub("s").ordering = config::Ordering::kPartition;
+  Log()->Append("first");
+  Log()->Append(std::string(std::size_t{9} << 20, 'x'));
+  Log()->Append(std::string(std::size_t{1} << 20, 'y'));
+  Apply();
+  AddPartition();
+  const auto lane = AddLane("s");
+  EXPECT_TRUE(dead_letters.written.empty()) << "it waits for the first one";
+  OkAll();
+  EXPECT_EQ(sender().written_offsets(), (std::vector<Offset>{0, 2}));
+  EXPECT_EQ(lane->next, 3);
+  ASSERT_EQ(dead_letters.written.size(), 1u);
+  const auto& letter = dead_letters.written[0];
+  EXPECT_EQ(letter.reason, DeadLetterReason::kTooLarge);
+  EXPECT_TRUE(letter.without_value);
+  EXPECT_EQ(letter.attempts, 0u);
+}
+
 }  // namespace
 }  // namespace posthorn::delivery

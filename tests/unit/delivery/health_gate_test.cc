@@ -86,13 +86,16 @@ TEST_F(HealthGateTest, RetryAfterHoldsTheSubscriptionAndItsMessagesKeepTheirOwnT
   EXPECT_TRUE(sender().pending.empty());
   world.Advance(milliseconds(20));
   ASSERT_EQ(sender().pending.size(), 1u);
-  EXPECT_EQ(sender().pending[0].request.offset, 0) << "due again, and older than what was never tried";
+  const auto second = sender().pending[0].request.offset;
   sender().Answer(Verdict::kOverload, 503, seconds(600));
   world.RunReady();
-  EXPECT_EQ(dead_letters.written.size(), 1u) << "its next attempt would lie past its TTL";
-  world.Advance(seconds(601));
+  EXPECT_EQ(dead_letters.written.size(), 1u) << "the next attempt of " << second << " would lie past its TTL";
+  world.Advance(seconds(2));
+  EXPECT_EQ(Health(), State::kHeld);
+  EXPECT_EQ(dead_letters.written.size(), 2u) << "the TTL of the other one that was tried goes on meanwhile";
+  world.Advance(seconds(599));
   ASSERT_EQ(sender().pending.size(), 1u);
-  EXPECT_EQ(sender().pending[0].request.offset, 1) << "never tried: its TTL has not begun";
+  EXPECT_EQ(sender().pending[0].request.offset, 2) << "never tried: its TTL has not begun";
 }
 
 TEST_F(HealthGateTest, RetryAfterIsCapped) {

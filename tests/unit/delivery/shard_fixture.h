@@ -91,7 +91,12 @@ class ShardTest : public ::testing::Test {
       update.config = std::make_shared<config::Subscription>(config);
       update.shared = Shared(name);
       update.shared->slots.SetMax(config.max_in_flight);
-      if (const auto limiter = limiters.find(name); limiter != limiters.end()) update.limiter = limiter->second;
+      if (const auto limiter = limiters.find(name); limiter != limiters.end()) {
+        update.limiter = limiter->second;
+        auto& known = turns[limiter->second];
+        if (!known) known = std::make_shared<PermitTurns>();
+        update.turns = known;
+      }
       update.stopped = config.paused;
       updates.push_back(std::move(update));
     }
@@ -178,6 +183,7 @@ class ShardTest : public ::testing::Test {
   std::map<std::string, config::Subscription> configs;
   std::map<std::string, std::shared_ptr<SubscriptionShared>> shared;
   std::map<std::string, std::shared_ptr<ratelimit::Limiter>> limiters;
+  std::map<std::shared_ptr<ratelimit::Limiter>, std::shared_ptr<PermitTurns>> turns;
   std::map<TopicPartition, std::shared_ptr<test::FakeLog>> logs;
   std::map<TopicPartition, std::shared_ptr<test::FakeFeed>> feeds;
   std::shared_ptr<LaneStats> lane_stats;

@@ -61,6 +61,14 @@ TEST(DeadLetterHeaders, WhatIsNotKnownIsLeftOut) {
                   Pair("posthorn-attempts", "0"), Pair("posthorn-last-error", "connection refused")));
 }
 
+TEST(DeadLetterHeaders, OneWithoutItsValueSaysHowLargeThatWas) {
+  auto letter = Letter({});
+  letter.reason = delivery::DeadLetterReason::kTooLarge;
+  letter.without_value = true;
+  const auto size = letter.record->value() ? letter.record->value()->size() : 0;
+  EXPECT_THAT(DeadLetterHeaders(letter), testing::Contains(Pair("posthorn-value-size", std::to_string(size))));
+}
+
 TEST(DeadLetterHeaders, ASecondDeathReplacesWhatWasSaidOfTheFirst) {
   const auto headers = DeadLetterHeaders(Letter({{"posthorn-reason", "rejected"}, {"posthorn-other", "stays"}}));
   EXPECT_THAT(headers, testing::Contains(Pair("posthorn-other", "stays")));

@@ -1,10 +1,8 @@
 #include "worker/cli/worker_command.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -46,28 +44,28 @@ int RunWorker(const Arguments& arguments, const config::Capabilities& capabiliti
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGUSR1);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
   WorkerProcess worker({*loaded.value, capabilities, arguments.embedded_broker});
   std::string why;
-  std::atomic<bool> fenced{false};
-  const bool started = worker.Start(&why, [&fenced] {
-    fenced.store(true);
-    kill(getpid(), SIGTERM);
-  });
-  if (!started) {
+  if (!worker.Start(&why)) {
     std::cerr << "posthorn worker: " << why << '\n';
     return 1;
   }
   int received = 0;
   sigwait(&signals, &received);
-  Log(LogLevel::kInfo, "stopping", {{"signal", received == SIGINT ? "SIGINT" : "SIGTERM"}});
+  const bool for_good = received == SIGUSR1;
+  Log(LogLevel::kInfo, for_good ? "stopping for good" : "stopping",
+      {{"signal", for_good             ? "SIGUSR1"
+                  : received == SIGINT ? "SIGINT"
+                                       : "SIGTERM"}});
   // From now on the same signal again means: at once.
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  worker.Stop();
+  worker.Stop(for_good);
   Log(LogLevel::kInfo, "stopped");
-  return fenced.load() ? 1 : 0;
+  return 0;
 }
 
 }  // namespace
@@ -88,8 +86,10 @@ void AddWorkerCommand(CLI::App& app, int& exit_code, const config::Capabilities&
   command->footer(
       "Needs: a Kafka cluster, a deployment file, and the subscriptions it names (`posthorn check --help` lists every\n"
       "option). Answers on `admin`: /livez /readyz /metrics /subscriptions /config /fleet.\n"
-      "SIGTERM finishes what is in flight, stores offsets and leaves; a second one ends at once.\n"
-      "Exit code: 0 stopped gracefully, 1 cannot run or another process took this instance name, 2 wrong usage.");
+      "SIGTERM finishes what is in flight, stores offsets and ends; a static member keeps its place in the group until "
+      "its\n"
+      "session ends. SIGUSR1 does the same and leaves the group for good. The same signal again ends at once.\n"
+      "Exit code: 0 stopped gracefully, 1 cannot run, 2 wrong usage.");
   command->callback([arguments, &exit_code, capabilities] { exit_code = RunWorker(*arguments, capabilities); });
 }
 

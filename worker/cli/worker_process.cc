@@ -112,7 +112,7 @@ WorkerProcess::WorkerProcess(Options options) : options_(std::move(options)) {}
 
 WorkerProcess::~WorkerProcess() { Stop(); }
 
-bool WorkerProcess::Start(std::string* why, std::function<void()> on_fenced) {
+bool WorkerProcess::Start(std::string* why) {
   const auto& deployment = options_.deployment;
   auto& clock = runtime::SystemClock();
   auto client = kafka::ClientConfig::From(deployment, options_.embedded_broker);
@@ -202,9 +202,11 @@ bool WorkerProcess::Start(std::string* why, std::function<void()> on_fenced) {
     p.loops[i]->Start();
   }
   p.running = true;
-  p.membership->Start(*p.dispatcher, [on_fenced = std::move(on_fenced)](const std::string& reason) {
-    Log(LogLevel::kError, "another process has taken this instance name, giving everything up", {{"why", reason}});
-    on_fenced();
+  p.membership->Start(*p.dispatcher, [](const std::string& reason) {
+    Log(LogLevel::kError,
+        "another process has taken this instance name: everything is given up, nothing is delivered here until this "
+        "process is stopped and started again under a name of its own",
+        {{"why", reason}});
   });
   p.watch->Start();
   Log(LogLevel::kInfo, "worker started",
@@ -216,7 +218,7 @@ bool WorkerProcess::Start(std::string* why, std::function<void()> on_fenced) {
   return true;
 }
 
-void WorkerProcess::Stop() {
+void WorkerProcess::Stop(bool for_good) {
   if (!parts_) return;
   auto& p = *parts_;
   if (p.running) {
@@ -227,7 +229,8 @@ void WorkerProcess::Stop() {
     p.dispatcher->StopReconciling();
     // A part of the time is for storing offsets and leaving the group.
     p.dispatcher->SetDrainLimit(limit - limit / 4);
-    p.membership->Stop();  // gives every partition back: drains, stores, closes
+    // Gives every partition back: drains, stores, closes.
+    p.membership->Stop(for_good ? kafka::Membership::Farewell::kLeave : kafka::Membership::Farewell::kByMembership);
     if (p.admin) p.admin->Stop();
     p.offsets.reset();  // writes what is still noted
     p.dead_letters.reset();

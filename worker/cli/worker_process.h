@@ -10,7 +10,7 @@ namespace posthorn::cli {
 /// One worker, wired: builds every part, starts them in order, stops them in the reverse one (worker/README.md tells
 /// the order and why). The only composition root.
 ///
-/// Threads  One owner. Fenced and the exit code may be asked from any.
+/// Threads  One owner.
 class WorkerProcess {
  public:
   struct Options {
@@ -24,10 +24,13 @@ class WorkerProcess {
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
   /// False: cannot run, `*why` names every reason. Nothing that is merely away (broker, source, endpoint) is a reason.
-  /// `on_fenced` comes from a thread of the worker when a namesake has taken its place: stop soon.
-  [[nodiscard]] bool Start(std::string* why, std::function<void()> on_fenced);
-  /// Finishes what is in flight, stores offsets, leaves. At most about the shutdown timeout. Idempotent.
-  void Stop();
+  /// Once another process has taken the instance name everything is given up and nothing taken again: the process
+  /// stays, not ready, until it is stopped. Ending by itself it would be started anew by whoever supervises it, and
+  /// fence the other one in turn.
+  [[nodiscard]] bool Start(std::string* why);
+  /// Finishes what is in flight, stores offsets, gives the partitions back. At most about the shutdown timeout.
+  /// `for_good`: nobody comes back under this instance name soon, so a static member leaves the group too. Idempotent.
+  void Stop(bool for_good = false);
 
  private:
   struct Parts;

@@ -60,6 +60,7 @@ class Membership::Impl final : public FeedHost {
       : embedded_(config.embedded()),
         session_timeout_(config.session_timeout()),
         heartbeat_(config.heartbeat_interval()),
+        static_(config.static_member()),
         limits_(limits),
         consumer_(std::move(consumer)),
         admin_(std::move(admin)),
@@ -69,7 +70,7 @@ class Membership::Impl final : public FeedHost {
     rd_kafka_poll_set_consumer(consumer_.get());
   }
 
-  ~Impl() override { Stop(); }
+  ~Impl() override { Stop(Farewell::kByMembership); }
 
   void Start(delivery::AssignmentListener& listener, std::function<void(std::string)> on_fenced) {
     listener_ = &listener;
@@ -93,7 +94,7 @@ class Membership::Impl final : public FeedHost {
     WakeThread();
   }
 
-  void Stop();
+  void Stop(Farewell farewell);
 
   MembershipState state() const {
     const std::lock_guard lock(mutex_);
@@ -135,6 +136,7 @@ class Membership::Impl final : public FeedHost {
     if (queue_ != nullptr) rd_kafka_queue_yield(queue_.get());
   }
   void Run();
+  void Leave();
   void Close();
   void Serve(const rd_kafka_event_t& event);
   void ApplySubscription();
@@ -167,6 +169,7 @@ class Membership::Impl final : public FeedHost {
   const bool embedded_;
   const std::chrono::milliseconds session_timeout_;
   const std::chrono::milliseconds heartbeat_;
+  const bool static_;
   const QueueLimits limits_;
   ClientPtr consumer_;
   ClientPtr admin_;  // for everything but consuming: it would wait behind the consumer's open fetches
@@ -179,6 +182,7 @@ class Membership::Impl final : public FeedHost {
   std::unique_ptr<GroupQuestion> question_;
   std::unique_ptr<ClusterWatch> watch_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> leaving_{false};
 
   // The thread's.
   std::map<TopicPartition, std::shared_ptr<QueueFeed>> feeds_;
@@ -505,7 +509,27 @@ bool Membership::Impl::Succeeded(rd_kafka_error_t* raw, const char* what) {
   return false;
 }
 
+// librdkafka sends no LeaveGroup for a static member that is being closed, but it does for one that unsubscribes.
+void Membership::Impl::Leave() {
+  if (rd_kafka_unsubscribe(consumer_.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) return;
+  // Its member id is taken away when the request is sent; closing awaits the answer.
+  Time deadline = Now() + kCloseTimeout;
+  while (!MemberId().empty() && !fenced_ && Now() < deadline) {
+    const EventPtr event(rd_kafka_queue_poll(queue_.get(), 10));
+    if (event == nullptr) continue;
+    const bool waited = rd_kafka_event_type(event.get()) == RD_KAFKA_EVENT_REBALANCE;
+    Serve(*event);
+    if (waited) deadline = Now() + kCloseTimeout;  // for the shards and for Kafka
+  }
+  if (MemberId().empty()) {
+    Log(LogLevel::kInfo, "left the group for good");
+  } else {
+    Log(LogLevel::kWarning, "could not leave the group, its session has to time out");
+  }
+}
+
 void Membership::Impl::Close() {
+  if (leaving_.load(std::memory_order_acquire) && static_ && !fenced_) Leave();
   const Watchdog watchdog("closing the consumer");
   const QueuePtr queue(rd_kafka_queue_new(consumer_.get()));
   const ErrorPtr refused(fenced_ ? nullptr : rd_kafka_consumer_close_queue(consumer_.get(), queue.get()));
@@ -525,8 +549,9 @@ void Membership::Impl::Close() {
   guard_.Leave();
 }
 
-void Membership::Impl::Stop() {
+void Membership::Impl::Stop(Farewell farewell) {
   if (consumer_ == nullptr) return;
+  leaving_.store(farewell == Farewell::kLeave, std::memory_order_release);
   stopping_.store(true, std::memory_order_release);
   WakeThread();
   if (thread_.joinable()) thread_.join();
@@ -579,7 +604,7 @@ void Membership::Start(delivery::AssignmentListener& listener, std::function<voi
   impl_->Start(listener, std::move(on_fenced));
 }
 void Membership::Subscribe(std::set<std::string> topics) { impl_->Subscribe(std::move(topics)); }
-void Membership::Stop() { impl_->Stop(); }
+void Membership::Stop(Farewell farewell) { impl_->Stop(farewell); }
 MembershipState Membership::state() const { return impl_->state(); }
 bool Membership::Confirmed() const { return impl_->Confirmed(); }
 void Membership::Suspect() { impl_->Suspect(); }

@@ -52,10 +52,13 @@ class Membership final : public delivery::MembershipGuard {
   /// nothing.
   void Subscribe(std::set<std::string> topics);
 
-  /// Gives every partition back (OnRevoked), closes the consumer and ends the thread. A static member keeps its place
-  /// in the group until its session times out; a dynamic one leaves. Never longer than about 15 s beyond the listener's
-  /// own time: a close that hangs is logged and the client abandoned. Idempotent.
-  void Stop();
+  /// A static member keeps its place in the group when it stops, until its session times out; a dynamic one leaves.
+  enum class Farewell : std::uint8_t { kByMembership, kLeave };
+
+  /// Gives every partition back (OnRevoked), closes the consumer and ends the thread. With kLeave a static member
+  /// leaves too, so that the others take its partitions at once. Never longer than about 25 s beyond the listener's own
+  /// time: a close that hangs is logged and the client abandoned. Idempotent.
+  void Stop(Farewell farewell = Farewell::kByMembership);
 
   [[nodiscard]] MembershipState state() const;
 

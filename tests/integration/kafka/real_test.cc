@@ -205,6 +205,23 @@ TEST_F(RealTest, StaticMembersRestartUnnoticed) {
   EXPECT_EQ(moves(), moved);
 }
 
+TEST_F(RealTest, AStaticMemberThatLeavesForGoodIsReplacedAtOnce) {
+  CreateTopic(4);
+  RecordingWorker other(Config("w-0"), {topic_}, {});
+  ASSERT_TRUE(other.WaitForOwned(4));
+  RecordingWorker worker(Config("w-1"), {topic_}, {});
+  ASSERT_TRUE(worker.WaitForOwned(2));
+  ASSERT_TRUE(other.WaitForOwned(2));
+  const auto stopped = std::chrono::steady_clock::now();
+  worker.membership().Stop(Membership::Farewell::kLeave);
+  EXPECT_TRUE(worker.Owned().empty());
+  ASSERT_TRUE(other.WaitForOwned(4));
+  // Otherwise its session would have to end first.
+  EXPECT_LT(std::chrono::steady_clock::now() - stopped, 4s);
+  RecordingWorker again(Config("w-1"), {topic_}, {});
+  ASSERT_TRUE(again.WaitForOwned(2));
+}
+
 TEST_F(RealTest, ANamesakeFencesTheOlderOne) {
   CreateTopic(2);
   RecordingWorker older(Config("w-0"), {topic_}, {});

@@ -61,7 +61,7 @@ void HealthGate::Note(const Response& response, const runtime::Now& now) {
 }
 
 void HealthGate::Serve(const runtime::Now& now) {
-  if (held_back_.empty()) return;
+  if (held_back_.empty() || !shard_.MayGivePermits(now)) return;  // in doubt: the ticks look again
   const auto& health = subscription_.shared->health;
   auto due = health.restricted() ? health.Due(shard_.index(), now.steady) : UINT32_MAX;
   while (due > 0 && !held_back_.empty()) {
@@ -76,6 +76,7 @@ void HealthGate::Serve(const runtime::Now& now) {
 }
 
 void HealthGate::Tick(const runtime::Now& now) {
+  if (held_back_.empty() || !shard_.MayGivePermits(now)) return;
   for (std::size_t i = 0; i < held_back_.size(); ++i)
     (void)held_back_[i]->Head(now);  // what has expired meanwhile ends
   Serve(now);

@@ -17,6 +17,7 @@
 #include "worker/kafka/guard_state.h"
 #include "worker/kafka/log_limit.h"
 #include "worker/kafka/partition_feed.h"
+#include "worker/kafka/partition_lists.h"
 #include "worker/kafka/watchdog.h"
 #include "worker/runtime/log.h"
 
@@ -38,19 +39,6 @@ constexpr auto kSubscribeRetry = 1s;
 constexpr auto kCloseTimeout = 10s;
 
 Time Now() { return std::chrono::steady_clock::now(); }
-
-std::vector<TopicPartition> ToPartitions(const rd_kafka_topic_partition_list_t* list) {
-  std::vector<TopicPartition> result;
-  if (list == nullptr) return result;
-  for (int i = 0; i < list->cnt; ++i) result.push_back({list->elems[i].topic, list->elems[i].partition});
-  return result;
-}
-
-PartitionListPtr ToList(const std::vector<TopicPartition>& partitions) {
-  auto list = NewPartitionList(partitions.size());
-  for (const auto& p : partitions) rd_kafka_topic_partition_list_add(list.get(), p.topic.c_str(), p.partition);
-  return list;
-}
 
 }  // namespace
 
@@ -138,6 +126,8 @@ class Membership::Impl final : public FeedHost {
   void Run();
   void Leave();
   void Close();
+  template <typename Done>
+  bool ServeUntil(rd_kafka_queue_t& queue, Done done);
   void Serve(const rd_kafka_event_t& event);
   void ApplySubscription();
   void ApplyCounts();
@@ -182,7 +172,7 @@ class Membership::Impl final : public FeedHost {
   std::unique_ptr<GroupQuestion> question_;
   std::unique_ptr<ClusterWatch> watch_;
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> leaving_{false};
+  bool leaving_ = false;  // written before stopping_
 
   // The thread's.
   std::map<TopicPartition, std::shared_ptr<QueueFeed>> feeds_;
@@ -467,7 +457,6 @@ void Membership::Impl::Fenced(std::string reason) {
   if (fenced_) return;
   fenced_ = true;
   guard_.Leave();
-  Log(LogLevel::kError, "another process has taken this instance's place in the group", {{"reason", reason}});
   std::vector<TopicPartition> all;
   for (const auto& entry : feeds_) all.push_back(entry.first);
   GiveUp(all, true);
@@ -513,34 +502,28 @@ bool Membership::Impl::Succeeded(rd_kafka_error_t* raw, const char* what) {
 void Membership::Impl::Leave() {
   if (rd_kafka_unsubscribe(consumer_.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) return;
   // Its member id is taken away when the request is sent; closing awaits the answer.
-  Time deadline = Now() + kCloseTimeout;
-  while (!MemberId().empty() && !fenced_ && Now() < deadline) {
-    const EventPtr event(rd_kafka_queue_poll(queue_.get(), 10));
+  if (ServeUntil(*queue_, [this] { return MemberId().empty() || fenced_; })) return;
+  Log(LogLevel::kWarning, "could not leave the group, the session has to time out");
+}
+
+template <typename Done>
+bool Membership::Impl::ServeUntil(rd_kafka_queue_t& queue, Done done) {
+  for (Time deadline = Now() + kCloseTimeout; !done() && Now() < deadline;) {
+    const EventPtr event(rd_kafka_queue_poll(&queue, 10));
     if (event == nullptr) continue;
-    const bool waited = rd_kafka_event_type(event.get()) == RD_KAFKA_EVENT_REBALANCE;
     Serve(*event);
-    if (waited) deadline = Now() + kCloseTimeout;  // for the shards and for Kafka
+    deadline = Now() + kCloseTimeout;  // shards and Kafka were waited for
   }
-  if (MemberId().empty()) {
-    Log(LogLevel::kInfo, "left the group for good");
-  } else {
-    Log(LogLevel::kWarning, "could not leave the group, its session has to time out");
-  }
+  return done();
 }
 
 void Membership::Impl::Close() {
-  if (leaving_.load(std::memory_order_acquire) && static_ && !fenced_) Leave();
+  if (leaving_ && static_ && !fenced_) Leave();
   const Watchdog watchdog("closing the consumer");
   const QueuePtr queue(rd_kafka_queue_new(consumer_.get()));
   const ErrorPtr refused(fenced_ ? nullptr : rd_kafka_consumer_close_queue(consumer_.get(), queue.get()));
   if (!fenced_ && refused == nullptr) {
-    Time deadline = Now() + kCloseTimeout;
-    while (rd_kafka_consumer_closed(consumer_.get()) == 0 && Now() < deadline) {
-      const EventPtr event(rd_kafka_queue_poll(queue.get(), 10));
-      if (event == nullptr) continue;
-      Serve(*event);
-      deadline = Now() + kCloseTimeout;
-    }
+    ServeUntil(*queue, [this] { return rd_kafka_consumer_closed(consumer_.get()) != 0; });
   }
   // What close did not take back.
   std::vector<TopicPartition> all;
@@ -551,7 +534,7 @@ void Membership::Impl::Close() {
 
 void Membership::Impl::Stop(Farewell farewell) {
   if (consumer_ == nullptr) return;
-  leaving_.store(farewell == Farewell::kLeave, std::memory_order_release);
+  leaving_ = farewell == Farewell::kLeave;
   stopping_.store(true, std::memory_order_release);
   WakeThread();
   if (thread_.joinable()) thread_.join();

@@ -117,7 +117,7 @@ TEST_F(PagesTest, HealthHasStateCeilingAndTheEndOfAWait) {
   (void)shared.health.OnBad(delivery::EndpointHealth::Answer::kOverloaded, worker.world.clock.Read().steady, {},
                             {100, 100}, std::chrono::seconds(3));
   EXPECT_EQ(health().at("state").as_string(), "held");
-  EXPECT_EQ(health().at("until").as_string().substr(0, 16), "2026-10-26T07:33");
+  EXPECT_EQ(std::string(health().at("until").as_string().c_str()).substr(0, 16), "2026-10-26T07:33");
 }
 
 TEST_F(PagesTest, ASubscriptionWithoutLimitOrErrorHasNulls) {

@@ -227,10 +227,13 @@ void WorkerProcess::Stop(bool for_good) {
     const StopWatchdog watchdog(limit);
     p.watch->Stop();
     p.dispatcher->StopReconciling();
-    // A part of the time is for storing offsets and leaving the group.
-    p.dispatcher->SetDrainLimit(limit - limit / 4);
+    // Half of the time is for what is in flight, a part of the rest for storing offsets, some for leaving the group,
+    // a tenth for everything after: a Kafka that is away must not keep the process from ending by itself.
+    p.dispatcher->SetDrainLimit(limit / 2);
+    p.dispatcher->SetFlushLimit(std::min<std::chrono::milliseconds>(limit / 4, std::chrono::seconds(5)));
     // Gives every partition back: drains, stores, closes.
-    p.membership->Stop(for_good ? kafka::Membership::Farewell::kLeave : kafka::Membership::Farewell::kByMembership);
+    p.membership->Stop(for_good ? kafka::Membership::Farewell::kLeave : kafka::Membership::Farewell::kByMembership,
+                       limit - limit / 10);
     if (p.admin) p.admin->Stop();
     p.offsets.reset();  // writes what is still noted
     p.dead_letters.reset();

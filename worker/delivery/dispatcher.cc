@@ -14,7 +14,6 @@ using runtime::Log;
 using runtime::LogLevel;
 
 constexpr auto kFetchTimeout = std::chrono::milliseconds(2000);
-constexpr auto kFlushTimeout = std::chrono::seconds(5);
 
 bool IsStopped(const config::Subscription& subscription, const config::Snapshot& snapshot) {
   if (subscription.paused) return true;
@@ -393,7 +392,7 @@ void Dispatcher::CloseAndFlush(const std::function<bool(const Lane&)>& which, bo
     auto stored = std::make_shared<std::promise<bool>>();
     auto future = stored->get_future();
     parts_.offsets->Flush(keys, [stored](bool written) { stored->set_value(written); });
-    if (future.wait_for(kFlushTimeout) != std::future_status::ready || !future.get()) {
+    if (future.wait_for(std::chrono::milliseconds(flush_limit_.load())) != std::future_status::ready || !future.get()) {
       Log(LogLevel::kWarning, "offsets could not be stored while giving partitions up: duplicates will follow",
           {{"positions", keys.size()}});
     }

@@ -42,8 +42,10 @@ class Dispatcher final : public AssignmentListener {
 
   /// Puts a revision in force. Limits, pauses and policies act within milliseconds; lanes of new subscriptions follow.
   void Apply(const config::SnapshotPtr& snapshot);
-  /// How long OnRevoked waits for attempts in flight; raised to the shutdown timeout when the worker stops.
+  /// How long OnRevoked waits for attempts in flight; another one when the worker stops.
   void SetDrainLimit(std::chrono::milliseconds limit) { drain_limit_.store(limit.count()); }
+  /// How long OnRevoked waits for Kafka to store positions.
+  void SetFlushLimit(std::chrono::milliseconds limit) { flush_limit_.store(limit.count()); }
   /// Ends the reconciling thread; no lane is opened any more. Before the membership is stopped.
   void StopReconciling();
   /// Starts what may start on every shard: the membership is confirmed again.
@@ -101,6 +103,7 @@ class Dispatcher final : public AssignmentListener {
 
   Parts parts_;
   std::atomic<std::int64_t> drain_limit_{5000};
+  std::atomic<std::int64_t> flush_limit_{5000};
 
   std::mutex structure_;  // one change of lanes at a time: assign, revoke, reconcile; may be held while waiting
 

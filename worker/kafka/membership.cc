@@ -58,7 +58,7 @@ class Membership::Impl final : public FeedHost {
     rd_kafka_poll_set_consumer(consumer_.get());
   }
 
-  ~Impl() override { Stop(Farewell::kByMembership); }
+  ~Impl() override { Stop(Farewell::kByMembership, kCloseTimeout); }
 
   void Start(delivery::AssignmentListener& listener, std::function<void(std::string)> on_fenced) {
     listener_ = &listener;
@@ -82,7 +82,7 @@ class Membership::Impl final : public FeedHost {
     WakeThread();
   }
 
-  void Stop(Farewell farewell);
+  void Stop(Farewell farewell, std::chrono::milliseconds within);
 
   MembershipState state() const {
     const std::lock_guard lock(mutex_);
@@ -172,7 +172,8 @@ class Membership::Impl final : public FeedHost {
   std::unique_ptr<GroupQuestion> question_;
   std::unique_ptr<ClusterWatch> watch_;
   std::atomic<bool> stopping_{false};
-  bool leaving_ = false;  // written before stopping_
+  bool leaving_ = false;  // these two are written before stopping_
+  Time stop_by_{};
 
   // The thread's.
   std::map<TopicPartition, std::shared_ptr<QueueFeed>> feeds_;
@@ -508,11 +509,9 @@ void Membership::Impl::Leave() {
 
 template <typename Done>
 bool Membership::Impl::ServeUntil(rd_kafka_queue_t& queue, Done done) {
-  for (Time deadline = Now() + kCloseTimeout; !done() && Now() < deadline;) {
+  while (!done() && Now() < stop_by_) {
     const EventPtr event(rd_kafka_queue_poll(&queue, 10));
-    if (event == nullptr) continue;
-    Serve(*event);
-    deadline = Now() + kCloseTimeout;  // shards and Kafka were waited for
+    if (event != nullptr) Serve(*event);
   }
   return done();
 }
@@ -532,8 +531,9 @@ void Membership::Impl::Close() {
   guard_.Leave();
 }
 
-void Membership::Impl::Stop(Farewell farewell) {
+void Membership::Impl::Stop(Farewell farewell, std::chrono::milliseconds within) {
   if (consumer_ == nullptr) return;
+  stop_by_ = Now() + within;
   leaving_ = farewell == Farewell::kLeave;
   stopping_.store(true, std::memory_order_release);
   WakeThread();
@@ -587,7 +587,7 @@ void Membership::Start(delivery::AssignmentListener& listener, std::function<voi
   impl_->Start(listener, std::move(on_fenced));
 }
 void Membership::Subscribe(std::set<std::string> topics) { impl_->Subscribe(std::move(topics)); }
-void Membership::Stop(Farewell farewell) { impl_->Stop(farewell); }
+void Membership::Stop(Farewell farewell, std::chrono::milliseconds within) { impl_->Stop(farewell, within); }
 MembershipState Membership::state() const { return impl_->state(); }
 bool Membership::Confirmed() const { return impl_->Confirmed(); }
 void Membership::Suspect() { impl_->Suspect(); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <set>
@@ -56,9 +57,9 @@ class Membership final : public delivery::MembershipGuard {
   enum class Farewell : std::uint8_t { kByMembership, kLeave };
 
   /// Gives every partition back (OnRevoked), closes the consumer and ends the thread. With kLeave a static member
-  /// leaves too, so that the others take its partitions at once. Never longer than about 25 s beyond the listener's own
-  /// time: a close that hangs is logged and the client abandoned. Idempotent.
-  void Stop(Farewell farewell = Farewell::kByMembership);
+  /// leaves too, so that the others take its partitions at once. A close that has not ended `within` (the listener's
+  /// own time included), because the group's coordinator is away, is logged and the client abandoned. Idempotent.
+  void Stop(Farewell farewell = Farewell::kByMembership, std::chrono::milliseconds within = std::chrono::seconds(25));
 
   [[nodiscard]] MembershipState state() const;
 

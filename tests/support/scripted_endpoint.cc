@@ -150,6 +150,37 @@ class ScriptedEndpoint::Connection {
     return true;
   }
 
+  bool ReadHttp2Request() {
+    constexpr std::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    constexpr std::size_t kHead = 9;
+    constexpr unsigned kEndStream = 1;
+    const auto byte = [this](std::size_t at) { return static_cast<unsigned char>(input_[at]); };
+    while (input_.size() < kPreface.size()) {
+      if (!Fill()) return false;
+    }
+    if (input_.compare(0, kPreface.size(), kPreface) != 0) return false;
+    input_.erase(0, kPreface.size());
+    for (bool whole = false; !whole;) {
+      while (input_.size() < kHead) {
+        if (!Fill()) return false;
+      }
+      const std::size_t size = kHead + (std::size_t{byte(0)} << 16U) + (std::size_t{byte(1)} << 8U) + byte(2);
+      while (input_.size() < size) {
+        if (!Fill()) return false;
+      }
+      const bool of_a_request = byte(3) <= 1;  // DATA or HEADERS
+      whole = of_a_request && (byte(4) & kEndStream) != 0;
+      input_.erase(0, size);
+    }
+    SeenRequest request;
+    request.line = "HTTP/2";
+    request.connection = number_;
+    const std::lock_guard lock(impl_.mutex);
+    impl_.requests.push_back(std::move(request));
+    impl_.changed.notify_all();
+    return true;
+  }
+
   bool Write(std::string_view bytes) {
     while (!bytes.empty()) {
       if (!Await(POLLOUT)) return false;
@@ -259,6 +290,10 @@ ScriptedEndpoint::Step ScriptedEndpoint::Read() {
   return [](Connection& c) { return c.ReadRequest(); };
 }
 
+ScriptedEndpoint::Step ScriptedEndpoint::ReadHttp2() {
+  return [](Connection& c) { return c.ReadHttp2Request(); };
+}
+
 ScriptedEndpoint::Step ScriptedEndpoint::Send(std::string bytes) {
   return [bytes = std::move(bytes)](Connection& c) { return c.Write(bytes); };
 }
@@ -315,6 +350,15 @@ std::string SeenRequest::header(std::string_view name) const {
 
 std::string Answer(int status, std::string_view more_headers) {
   return "HTTP/1.1 " + std::to_string(status) + " x\r\ncontent-length: 0\r\n" + std::string(more_headers) + "\r\n";
+}
+
+std::string Http2Frame(std::uint8_t type, std::uint8_t flags, std::uint32_t stream, std::string_view payload) {
+  std::string frame;
+  for (const unsigned shift : {16U, 8U, 0U}) frame += static_cast<char>((payload.size() >> shift) & 0xFFU);
+  frame += static_cast<char>(type);
+  frame += static_cast<char>(flags);
+  for (const unsigned shift : {24U, 16U, 8U, 0U}) frame += static_cast<char>((stream >> shift) & 0xFFU);
+  return frame.append(payload);
 }
 
 std::uint16_t RefusingPort() {

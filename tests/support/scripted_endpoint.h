@@ -56,6 +56,9 @@ class ScriptedEndpoint {
 
   // Steps.
   static Step Read();  // one whole request
+  /// HTTP/2 without TLS: the client's preface and everything up to the end of a request's stream. Its header block is
+  /// not decoded: SeenRequest has only a line that says so.
+  static Step ReadHttp2();
   static Step Send(std::string bytes);
   static Step SendForever(std::string bytes);
   /// `bytes` one by one, `gap` apart.
@@ -72,6 +75,10 @@ class ScriptedEndpoint {
 
 /// "HTTP/1.1 <status> x" with `content-length: 0` and more header lines, each ended by CRLF.
 [[nodiscard]] std::string Answer(int status, std::string_view more_headers = {});
+
+/// An HTTP/2 frame.
+[[nodiscard]] std::string Http2Frame(std::uint8_t type, std::uint8_t flags, std::uint32_t stream,
+                                     std::string_view payload);
 
 /// A TCP port on 127.0.0.1 that nobody listens on.
 [[nodiscard]] std::uint16_t RefusingPort();

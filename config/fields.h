@@ -58,8 +58,13 @@ void VisitFields(D& d, Visit&& visit) {
   visit("shares", d.shares);
   visit("log.level", d.log_level);
   visit("log.format", d.log_json);
+  visit("own_readers", d.own_readers);
   visit("commit_requests_per_second", d.commit_requests_per_second);
   visit("max_clock_offset", d.max_clock_offset);
+  visit("max_unfinished", d.max_unfinished);
+  visit("retry_topic.partitions", d.retry_partitions);
+  visit("retry_topic.replication", d.retry_replication);
+  visit("retry_topic.retention", d.retry_retention);
 }
 
 }  // namespace posthorn::config

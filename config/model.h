@@ -99,8 +99,13 @@ struct Deployment {
   Shares shares = Shares::kStatic;
   std::string log_level = "info";
   bool log_json = false;
+  std::uint32_t own_readers = 4;                   // per partition
   std::uint32_t commit_requests_per_second = 150;  // per handle of the offset store
   Milliseconds max_clock_offset{100};
+  std::uint32_t max_unfinished = 10'000;  // messages between a lane's oldest unfinished and its newest one
+  std::uint32_t retry_partitions = 3;     // of the retry topic, where it is made
+  std::optional<std::uint32_t> retry_replication;
+  Milliseconds retry_retention{14 * 86'400'000};
   std::vector<std::string> secret_kafka;  // names of the Kafka settings whose values are never shown
   bool operator==(const Deployment&) const = default;
 };

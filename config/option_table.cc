@@ -142,6 +142,16 @@ constexpr auto kDeployment = std::to_array<Option>({
      .choices = kLogFormats,
      .reload = Reload::kStart,
      .help = "`text` for people, `json` (one object per line) for collectors."},
+    {.path = "own_readers",
+     .type = Type::kInteger,
+     .fallback = "4",
+     .min = "0",
+     .max = "32",
+     .reload = Reload::kStart,
+     .help =
+         "How many subscriptions of a topic may read a partition apart from the others, so that these need not wait: "
+         "the slow, the stuck, those that come back far behind. With more of them they take turns. Each is one Kafka "
+         "client more, made when needed. 0: everybody waits for the slowest of the topic."},
     {.path = "commit_requests_per_second",
      .type = Type::kInteger,
      .fallback = "150",
@@ -159,6 +169,41 @@ constexpr auto kDeployment = std::to_array<Option>({
      .reload = Reload::kStart,
      .help = "Largest difference between the clocks of two workers. A share that was gained begins that much later, so "
              "that no second is spent twice. Raise it when clocks are kept badly."},
+    {.path = "max_unfinished",
+     .type = Type::kInteger,
+     .fallback = "10000",
+     .min = "10",
+     .max = "1000000",
+     .reload = Reload::kStart,
+     .help =
+         "Messages of a partition between a subscription's oldest unfinished one and its newest. At this bound what "
+         "keeps failing while others get through is parked in the retry topic. Lower it to park earlier; what is "
+         "finished beyond a failing message and lost from memory by a crash comes again."},
+    {.path = "retry_topic",
+     .type = Type::kSection,
+     .reload = Reload::kStart,
+     .help = "How `<fleet>.retry`, where parked messages go on, is made when it is missing."},
+    {.path = "retry_topic.partitions",
+     .type = Type::kInteger,
+     .fallback = "3",
+     .min = "1",
+     .max = "1000",
+     .reload = Reload::kStart,
+     .help = "All that a subscription has parked is in one of them, so more than workers help little. A change "
+             "while messages are parked may break the order of a key; nothing is lost."},
+    {.path = "retry_topic.replication",
+     .type = Type::kInteger,
+     .min = "1",
+     .max = "100",
+     .reload = Reload::kStart,
+     .help = "Replicas; with 3 or more `min.insync.replicas` is 2, otherwise 1. Unset: as the brokers have it."},
+    {.path = "retry_topic.retention",
+     .type = Type::kDuration,
+     .fallback = "336h",
+     .min = "1h",
+     .max = "87600h",
+     .reload = Reload::kStart,
+     .help = "How long Kafka keeps a parked message. Longer than the longest `ttl`: a shorter one loses messages."},
 });
 
 constexpr auto kSubscriptions = std::to_array<Option>({
@@ -231,9 +276,8 @@ constexpr auto kSubscriptions = std::to_array<Option>({
      .type = Type::kEnum,
      .fallback = "none",
      .choices = kOrderings,
-     .help =
-         "What waits for an unfinished message: nothing, later messages with its key, later ones of its partition. "
-         "With `key`, a message without a key waits for nothing."},
+     .help = "What waits for an unfinished message: nothing, later messages with its key, later ones of its partition. "
+             "With `key`, a message without a key waits for nothing."},
     {.path = "subscriptions[].timeout",
      .type = Type::kDuration,
      .fallback = "5s",

@@ -13,23 +13,29 @@
 #include <vector>
 
 #include "worker/delivery/feed.h"
+#include "worker/delivery/retry_record.h"
 
 namespace posthorn::test {
 
 /// The log of one partition: what was produced, wherever its feeds stand.
 struct FakeLog {
   struct Entry {
-    delivery::Offset offset;
-    std::int64_t timestamp_ms;
+    delivery::Offset offset = 0;
+    std::int64_t timestamp_ms = -1;
     std::string value;
     std::optional<std::string> key;
+    delivery::OwnedHeaders headers;
   };
   std::vector<Entry> entries;
   std::atomic<delivery::Offset> end{0};
 
   void Append(std::string value = "v", std::int64_t timestamp_ms = -1, std::optional<std::string> key = {}) {
-    entries.push_back({end.load(), timestamp_ms, std::move(value), std::move(key)});
-    ++end;
+    Append({0, timestamp_ms, std::move(value), std::move(key), {}});
+  }
+  delivery::Offset Append(Entry entry) {
+    entry.offset = end++;
+    entries.push_back(std::move(entry));
+    return entries.back().offset;
   }
   void AppendMany(std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) Append();
@@ -64,6 +70,9 @@ class FakeFeed final : public delivery::PartitionFeed {
       parts.timestamp_ms = entry.timestamp_ms;
       parts.key = entry.key;
       parts.value = entry.value;
+      std::vector<delivery::HeaderView> headers;
+      for (const auto& [name, value] : entry.headers) headers.push_back({name, value});
+      parts.headers = &headers;
       out.push_back(delivery::Record::Copy(parts));
       bytes += out.back()->memory();
       position_ = entry.offset + 1;

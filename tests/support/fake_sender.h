@@ -62,7 +62,11 @@ class FakeSender final : public delivery::Sender {
     pending.push_back({&handler,
                        target,
                        message.record,
-                       {fake.subscription, *message.partition, message.record->offset(), message.attempt_number, {}}});
+                       {fake.subscription,
+                        message.record->source(*message.partition),
+                        message.record->source_offset(),
+                        message.attempt_number,
+                        {}}});
     most_pending = std::max(most_pending, pending.size());
   }
   void Cancel(delivery::AttemptHandler& handler) override {

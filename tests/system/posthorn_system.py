@@ -153,7 +153,7 @@ class Process:
 class Worker(Process):
     """One `posthorn worker` process, from its start to its end; a restart is another one."""
 
-    def __init__(self, test, instance, settings):
+    def __init__(self, test, instance, settings, called=None):
         self.instance = instance
         self.counted = {}  # limit -> label -> permits used, the most ever read
         self.reading = threading.Lock()
@@ -163,7 +163,7 @@ class Worker(Process):
             command += ["--set", f"{key}={value}"]
         self._address = None
         self.started_at = time.time()
-        super().__init__(instance, command, test.folder / f"{instance}.log")
+        super().__init__(called or instance, command, test.folder / f"{called or instance}.log")
 
     def events(self, event=None):
         """The log lines as objects, those of one event only when it is named."""
@@ -499,9 +499,9 @@ class Test:
     def sink(self, *options, name="sink"):
         return Sink(self, name, options)
 
-    def worker(self, instance, **settings):
-        """Starts a worker; does not wait for it."""
-        worker = Worker(self, instance, {key.replace("__", "."): value for key, value in settings.items()})
+    def worker(self, instance, called=None, **settings):
+        """Starts a worker; does not wait for it. `called`: for its log, when another one has the same instance name."""
+        worker = Worker(self, instance, {key.replace("__", "."): value for key, value in settings.items()}, called)
         self.processes.append(worker)
         self.workers.append(worker)
         return worker

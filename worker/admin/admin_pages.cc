@@ -4,6 +4,7 @@
 #include "worker/admin/pages.h"
 #include "worker/admin/worker_metrics.h"
 #include "worker/admin/worker_view.h"
+#include "worker/kafka/retry_producer.h"
 
 namespace posthorn::admin {
 namespace {
@@ -34,6 +35,7 @@ std::shared_ptr<const WorkerView> ViewOf(AdminSources sources) {
   view->membership_confirmed = [membership = sources.membership] { return membership->Confirmed(); };
   view->offsets = [offsets = sources.offsets] { return offsets->stats(); };
   view->dead_letters = [dead_letters = sources.dead_letters] { return dead_letters->stats(); };
+  view->retry_ignored = [retry = sources.retry] { return retry->ignored(); };
   view->memory = std::move(sources.memory);
   return view;
 }

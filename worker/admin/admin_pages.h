@@ -21,6 +21,7 @@ class LimitBook;
 namespace posthorn::kafka {
 class KafkaDeadLetterSink;
 class KafkaOffsetStore;
+class KafkaRetrySink;
 class Membership;
 }  // namespace posthorn::kafka
 namespace posthorn::runtime {
@@ -44,6 +45,7 @@ struct AdminSources {
   const kafka::Membership* membership = nullptr;
   const kafka::KafkaOffsetStore* offsets = nullptr;
   const kafka::KafkaDeadLetterSink* dead_letters = nullptr;
+  const kafka::KafkaRetrySink* retry = nullptr;
   std::shared_ptr<const delivery::MemoryBudget> memory;
 };
 

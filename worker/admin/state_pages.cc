@@ -54,6 +54,18 @@ json::value RevisionOf(const config::SnapshotPtr& snapshot) {
   return json::object{{"digest", snapshot->digest}, {"number", TextOrNull(snapshot->source_revision)}};
 }
 
+const char* ToString(delivery::LaneReader reader) {
+  switch (reader) {
+    case delivery::LaneReader::kShared:
+      return "shared";
+    case delivery::LaneReader::kOwn:
+      return "own";
+    case delivery::LaneReader::kWaitsForOwn:
+      return "waits for own";
+  }
+  return "";
+}
+
 json::object LagObject(const SubscriptionView& view) {
   delivery::Offset total = 0;
   json::array partitions;
@@ -64,6 +76,7 @@ json::object LagObject(const SubscriptionView& view) {
                                       {"partition", lane.partition.partition},
                                       {"lag", lag ? json::value(*lag) : json::value(nullptr)},
                                       {"next", lane.next},
+                                      {"reader", ToString(lane.reader)},
                                       {"log_end", lag ? json::value(lane.log_end) : json::value(nullptr)}});
   }
   return {{"total", total}, {"partitions", std::move(partitions)}};
@@ -83,6 +96,13 @@ json::object HealthObject(const delivery::EndpointHealth& health, const runtime:
           {"ceiling", slowed ? json::value(view.ceiling) : json::value(nullptr)},
           {"until", view.until == runtime::SteadyTime() ? json::value(nullptr)
                                                         : json::value(Rfc3339(now.wall + (view.until - now.steady)))}};
+}
+
+/// What is parked here cannot go on: its limit has no share in this worker, by slot or for want of a partition of its
+/// topics. A share of less than one permit a window comes and goes: nothing in the last ones either.
+bool WaitsForShare(const SubscriptionView& view, const fleet::LimitBook::View* limit, runtime::WallTime now) {
+  if (limit == nullptr || view.retry_lanes.empty() || Sum(*view.shared, &ShardStats::parked_here) == 0) return false;
+  return limit->limiter->PartialLimit(now) == 0 && view.lanes.empty();
 }
 
 json::object SubscriptionObject(const SubscriptionView& view,
@@ -106,6 +126,8 @@ json::object SubscriptionObject(const SubscriptionView& view,
           {"waiting_for_permit", Sum(shared, &ShardStats::waiting_for_permit)},
           {"retrying", Sum(shared, &ShardStats::retrying)},
           {"health", HealthObject(shared.health, at)},
+          {"parked", Sum(shared, &ShardStats::parked_here)},
+          {"parked_waits_for_share", WaitsForShare(view, limited ? &limit->second : nullptr, now)},
           {"lag", LagObject(view)},
           {"attempts", attempts},
           {"delivered", Sum(shared, &ShardStats::delivered)},

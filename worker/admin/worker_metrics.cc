@@ -38,6 +38,18 @@ void AddDurations(MetricSamples& out, const SubscriptionShared& shared) {
                    Number(sum_ns) / 1e9);
 }
 
+void AddReaders(MetricSamples& out, const delivery::Dispatcher::SubscriptionView& view) {
+  std::size_t reading = 0;
+  std::size_t waiting = 0;
+  for (const auto& lane : view.lanes) {
+    reading += lane.reader == delivery::LaneReader::kOwn ? 1 : 0;
+    waiting += lane.reader == delivery::LaneReader::kWaitsForOwn ? 1 : 0;
+  }
+  if (reading + waiting == 0) return;
+  out.Add(Metric::kOwnReaders, {view.shared->name, "reading"}, Number(reading));
+  out.Add(Metric::kOwnReaders, {view.shared->name, "waiting"}, Number(waiting));
+}
+
 void AddSubscription(MetricSamples& out, const delivery::Dispatcher::SubscriptionView& view, runtime::SteadyTime now) {
   const auto& shared = *view.shared;
   const auto& name = shared.name;
@@ -55,12 +67,16 @@ void AddSubscription(MetricSamples& out, const delivery::Dispatcher::Subscriptio
   out.Add(Metric::kInFlight, {name}, Sum(shared, &ShardStats::in_flight));
   out.Add(Metric::kWaitingForPermit, {name}, Sum(shared, &ShardStats::waiting_for_permit));
   out.Add(Metric::kRetrying, {name}, Sum(shared, &ShardStats::retrying));
+  AddReaders(out, view);
   for (const auto& lane : view.lanes) {
     if (const auto lag = LagOf(lane)) {
       out.Add(Metric::kConsumerLag, {name, lane.partition.topic, std::to_string(lane.partition.partition)},
               Number(*lag));
     }
   }
+  out.Add(Metric::kParkedHere, {name}, Sum(*view.shared, &ShardStats::parked_here));
+  out.Add(Metric::kParked, {name}, Sum(*view.shared, &ShardStats::parked));
+  out.Add(Metric::kParkingFailures, {name}, Sum(*view.shared, &ShardStats::parking_failures));
   out.Add(Metric::kSubscriptionPaused, {name}, Flag(view.config->paused));
   const auto health = shared.health.Show(now);
   out.Add(Metric::kEndpointHealth, {name}, Number(static_cast<int>(health.state)));
@@ -93,6 +109,7 @@ void AddKafka(MetricSamples& out, const WorkerView& view) {
   const auto letters = view.dead_letters();
   out.Add(Metric::kDeadLettersWritten, {}, Number(letters.written));
   out.Add(Metric::kDeadLetterFailures, {}, Number(letters.failed));
+  out.Add(Metric::kRetryIgnored, {}, Number(view.retry_ignored()));
 }
 
 void AddProcess(MetricSamples& out) {

@@ -41,6 +41,7 @@ struct WorkerView {
   std::function<bool()> membership_confirmed;
   std::function<kafka::OffsetStoreStats()> offsets;
   std::function<kafka::DeadLetterStats()> dead_letters;
+  std::function<std::uint64_t()> retry_ignored;  // records of the retry topic that are none of ours
   std::shared_ptr<const delivery::MemoryBudget> memory;
 };
 

@@ -24,6 +24,7 @@
 #include "worker/cli/admin_client.h"
 #include "worker/cli/child_process.h"
 #include "worker/cli/sink_server.h"
+#include "worker/delivery/retry_record.h"
 #include "worker/kafka/client_config.h"
 #include "worker/kafka/embedded_broker.h"
 #include "worker/kafka/producer.h"
@@ -102,6 +103,7 @@ class Demo {
               << " workers, one subscriber.\n";
     broker_ = kafka::EmbeddedBroker::Create(*why);
     if (!broker_ || !broker_->CreateTopic(kTopic, kPartitions, *why)) return false;
+    if (!broker_->CreateTopic(delivery::RetryTopic("demo"), 1, *why)) return false;  // it takes no admin requests
     sink_ = std::make_unique<SinkServer>(SinkOptions{});
     if (!sink_->Start(why)) return false;
     WriteDeployment();

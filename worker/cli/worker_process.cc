@@ -18,8 +18,11 @@
 #include "worker/fleet/limit_book.h"
 #include "worker/http/curl_sender.h"
 #include "worker/kafka/dead_letter_producer.h"
+#include "worker/kafka/fleet_topics.h"
 #include "worker/kafka/membership.h"
 #include "worker/kafka/offset_store.h"
+#include "worker/kafka/reader_pool.h"
+#include "worker/kafka/retry_producer.h"
 #include "worker/runtime/asio_loop.h"
 #include "worker/runtime/log.h"
 
@@ -83,6 +86,14 @@ class StopWatchdog {
   std::thread thread_;
 };
 
+void WarnOfShortRetention(const config::Snapshot& snapshot, std::chrono::milliseconds retention) {
+  for (const auto& subscription : snapshot.subscriptions) {
+    if (subscription.ttl < retention) continue;
+    Log(LogLevel::kWarning, "`ttl` is not below `retry_topic.retention`: a parked message may be lost",
+        {{"subscription", subscription.name}});
+  }
+}
+
 double PhaseOf(const std::string& instance) {
   return static_cast<double>(std::hash<std::string>{}(instance) % 1024) / 1024.0;
 }
@@ -98,8 +109,10 @@ struct WorkerProcess::Parts {
   std::vector<std::unique_ptr<runtime::AsioLoop>> loops;
   std::vector<std::unique_ptr<http::CurlSender>> senders;
   std::unique_ptr<kafka::KafkaDeadLetterSink> dead_letters;
+  std::unique_ptr<kafka::KafkaRetrySink> retry;
   std::unique_ptr<kafka::KafkaOffsetStore> offsets;
   std::unique_ptr<kafka::Membership> membership;
+  std::unique_ptr<kafka::KafkaReaderPool> readers;  // the shards' lanes hold what it has opened
   std::vector<std::unique_ptr<delivery::Shard>> shards;
   std::unique_ptr<fleet::LimitBook> limits;
   std::unique_ptr<delivery::Dispatcher> dispatcher;
@@ -124,8 +137,14 @@ bool WorkerProcess::Start(std::string* why) {
   auto& p = *parts_;
   p.memory = std::make_shared<delivery::MemoryBudget>(OwnPart(deployment.memory));
 
-  p.dead_letters = kafka::KafkaDeadLetterSink::Create(p.client, *why);
-  if (!p.dead_letters) return false;
+  kafka::RetryTopicOptions retry_options;
+  retry_options.partitions = static_cast<int>(deployment.retry_partitions);
+  if (deployment.retry_replication) retry_options.replication = static_cast<int>(*deployment.retry_replication);
+  retry_options.retention = deployment.retry_retention;
+  const auto fleet_producer = kafka::MakeFleetProducer(p.client, retry_options, *why);
+  if (!fleet_producer) return false;
+  p.dead_letters = std::make_unique<kafka::KafkaDeadLetterSink>(fleet_producer);
+  p.retry = std::make_unique<kafka::KafkaRetrySink>(fleet_producer);
   kafka::KafkaOffsetStore::Options store_options;
   store_options.requests_per_second = deployment.commit_requests_per_second;
   p.offsets = kafka::KafkaOffsetStore::Create(p.client, store_options, *why);
@@ -133,6 +152,10 @@ bool WorkerProcess::Start(std::string* why) {
   p.membership = kafka::Membership::Create(p.client, *why);
   if (!p.membership) return false;
   p.offsets->UseGuard(*p.membership);
+
+  kafka::KafkaReaderPool::Options reader_options;
+  reader_options.per_partition = deployment.own_readers;
+  p.readers = std::make_unique<kafka::KafkaReaderPool>(p.client, reader_options);
 
   const auto wanted = deployment.shards != 0 ? deployment.shards : std::max(1U, std::thread::hardware_concurrency());
   const auto shard_count = std::min(wanted, kMaxShards);
@@ -148,6 +171,9 @@ bool WorkerProcess::Start(std::string* why) {
     parts.sender = p.senders[i].get();
     parts.offsets = p.offsets.get();
     parts.dead_letters = p.dead_letters.get();
+    parts.retry = p.retry.get();
+    parts.max_unfinished = deployment.max_unfinished;
+    parts.readers = p.readers.get();
     parts.guard = p.membership.get();
     parts.longest_gap = p.client.session_timeout() / 2;
     parts.seed = std::hash<std::string>{}(deployment.instance) + i * 7919U +
@@ -156,6 +182,7 @@ bool WorkerProcess::Start(std::string* why) {
       if (shard >= p.shards.size()) return;
       p.loops[shard]->Post([target = p.shards[shard].get()] { target->PumpAll(); });
     };
+    parts.ask_retry_progress = [&p](const std::string& subscription) { p.dispatcher->AskRetryProgress(subscription); };
     p.shards.push_back(std::make_unique<delivery::Shard>(std::move(parts)));
   }
 
@@ -172,13 +199,17 @@ bool WorkerProcess::Start(std::string* why) {
   dispatcher_parts.limits = p.limits.get();
   dispatcher_parts.offsets = p.offsets.get();
   dispatcher_parts.memory = p.memory;
+  dispatcher_parts.retry_topic = p.retry->topic();
   dispatcher_parts.subscribe = [&p](std::set<std::string> topics) { p.membership->Subscribe(std::move(topics)); };
   p.dispatcher = std::make_unique<delivery::Dispatcher>(std::move(dispatcher_parts));
   p.membership->OnConfirmed([&p] { p.dispatcher->WakeShards(); });
 
   p.watch = std::make_unique<config::ConfigWatch>(std::make_unique<config::FileSource>(deployment.subscriptions_file),
                                                   options_.capabilities, &p.observer);
-  p.watch->Listen([&p](const config::SnapshotPtr& snapshot) { p.dispatcher->Apply(snapshot); });
+  p.watch->Listen([&p, retention = deployment.retry_retention](const config::SnapshotPtr& snapshot) {
+    WarnOfShortRetention(*snapshot, retention);
+    p.dispatcher->Apply(snapshot);
+  });
 
   if (!deployment.admin.empty()) {
     admin::AdminSources sources;
@@ -192,6 +223,7 @@ bool WorkerProcess::Start(std::string* why) {
     sources.membership = p.membership.get();
     sources.offsets = p.offsets.get();
     sources.dead_letters = p.dead_letters.get();
+    sources.retry = p.retry.get();
     sources.memory = p.memory;
     p.admin = admin::MakeAdminServer(deployment.admin, std::move(sources));
     if (!p.admin->Start(why)) return false;
@@ -237,6 +269,7 @@ void WorkerProcess::Stop(bool for_good) {
     if (p.admin) p.admin->Stop();
     p.offsets.reset();  // writes what is still noted
     p.dead_letters.reset();
+    p.retry.reset();
     for (std::size_t i = 0; i < p.shards.size(); ++i) {
       std::promise<void> gone;
       p.loops[i]->Post([&] {
@@ -245,6 +278,7 @@ void WorkerProcess::Stop(bool for_good) {
       });
       gone.get_future().wait();
     }
+    p.readers.reset();
     for (auto& loop : p.loops) loop->Stop();
   }
   parts_.reset();

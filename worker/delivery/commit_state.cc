@@ -10,6 +10,8 @@ namespace posthorn::delivery {
 namespace {
 
 // Payload, all numbers as varints (7 bits a byte, the lowest first), signed ones zigzag:
+//   only when keys are parked: form of their slots (2 list, 3 bitmap), the last offset; list: how many, each as its
+//   distance from the one before (from -1) - 1; bitmap: kSlots bits from the lowest of the first byte on
 //   form of the finished ones (0 runs, 1 bitmap)
 //   runs:    how many, then for each the distance from the end of the one before (or from `next`) and its length - 1
 //   bitmap:  distance of its first offset from `next`, bytes, the bits from the lowest of the first byte on
@@ -22,6 +24,9 @@ constexpr std::size_t kChecksumBytes = 4;
 constexpr std::size_t kMaxPayload = (kMaxCommitMetadata - kPrefix.size()) / 4 * 3 - kChecksumBytes;
 constexpr char kRuns = 0;
 constexpr char kBitmap = 1;
+constexpr char kSlotList = 2;
+constexpr char kSlotBitmap = 3;
+constexpr std::size_t kSlotBytes = ParkedKeys::kSlots / 8;
 constexpr std::int64_t kLastMs = 7'258'118'400'000;  // the year 2200
 
 constexpr std::string_view kAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -110,6 +115,7 @@ class Reader {
   explicit Reader(std::string_view bytes) : left_(bytes) {}
   [[nodiscard]] bool ok() const { return ok_; }
   [[nodiscard]] bool AtEnd() const { return left_.empty(); }
+  [[nodiscard]] char Peek() const { return left_.empty() ? '\0' : left_.front(); }
 
   std::uint64_t Number() {
     std::uint64_t value = 0;
@@ -173,7 +179,7 @@ struct Form {
 
 constexpr std::size_t kFormOverhead = 1 + 10 + 3;  // form, a distance, a count below 2^21
 
-Form Runs(Offset next, const std::vector<OffsetRange>& finished) {
+Form Runs(Offset next, const std::vector<OffsetRange>& finished, std::size_t most) {
   std::string body;
   std::uint64_t count = 0;
   Offset at = next;
@@ -181,7 +187,7 @@ Form Runs(Offset next, const std::vector<OffsetRange>& finished) {
     const auto before = body.size();
     AppendDistance(body, run.first - at);
     AppendDistance(body, run.end - run.first - 1);
-    if (body.size() + kFormOverhead > kMaxPayload) {
+    if (body.size() + kFormOverhead > most) {
       body.resize(before);
       break;
     }
@@ -194,10 +200,10 @@ Form Runs(Offset next, const std::vector<OffsetRange>& finished) {
   return form;
 }
 
-Form Bitmap(Offset next, const std::vector<OffsetRange>& finished) {
+Form Bitmap(Offset next, const std::vector<OffsetRange>& finished, std::size_t most) {
   const Offset first = finished.front().first;
-  constexpr auto kMostBits = static_cast<Offset>((kMaxPayload - kFormOverhead) * 8);
-  const Offset end = first + std::min(finished.back().end - first, kMostBits);
+  const auto most_bits = static_cast<Offset>((most - kFormOverhead) * 8);
+  const Offset end = first + std::min(finished.back().end - first, most_bits);
   std::string bits(static_cast<std::size_t>((end - first + 7) / 8), '\0');
   for (const auto& run : finished) {
     for (Offset offset = run.first; offset < std::min(run.end, end); ++offset) {
@@ -212,13 +218,34 @@ Form Bitmap(Offset next, const std::vector<OffsetRange>& finished) {
   return form;
 }
 
-std::string EncodeFinished(Offset next, const std::vector<OffsetRange>& finished) {
-  auto runs = Runs(next, finished);
+std::string EncodeFinished(Offset next, const std::vector<OffsetRange>& finished, std::size_t most) {
+  auto runs = Runs(next, finished, most);
   if (finished.empty()) return std::move(runs.bytes);
-  auto bitmap = Bitmap(next, finished);
+  auto bitmap = Bitmap(next, finished, most);
   const bool shorter = bitmap.bytes.size() < runs.bytes.size();
   return bitmap.reach > runs.reach || (bitmap.reach == runs.reach && shorter) ? std::move(bitmap.bytes)
                                                                               : std::move(runs.bytes);
+}
+
+std::string EncodeParked(const ParkedKeys::Handover& parked) {
+  if (parked.slots.empty()) return {};
+  std::string list;
+  AppendNumber(list, parked.slots.size());
+  int before = -1;
+  for (const auto slot : parked.slots) {
+    AppendNumber(list, static_cast<std::uint64_t>(slot - before - 1));
+    before = slot;
+  }
+  const bool as_list = list.size() <= kSlotBytes;
+  std::string bytes(1, as_list ? kSlotList : kSlotBitmap);
+  AppendNumber(bytes, static_cast<std::uint64_t>(parked.last));
+  if (as_list) return bytes + list;
+  std::string bits(kSlotBytes, '\0');
+  for (const auto slot : parked.slots) {
+    auto& byte = bits[slot / 8U];
+    byte = static_cast<char>(static_cast<unsigned char>(byte) | (1U << (slot % 8U)));
+  }
+  return bytes + bits;
 }
 
 void AppendTried(std::string& bytes, Offset next, const std::vector<CommitState::Tried>& tried) {
@@ -273,6 +300,29 @@ bool ReadFinished(Offset next, Reader& reader, std::vector<OffsetRange>& finishe
   return true;
 }
 
+bool ReadParked(Reader& reader, ParkedKeys::Handover& parked) {
+  if (reader.Peek() != kSlotList && reader.Peek() != kSlotBitmap) return true;
+  const auto form = reader.Number();
+  parked.last = reader.OffsetAfter(0);
+  if (form == kSlotList) {
+    std::uint64_t slot = 0;  // the next one possible
+    for (auto count = reader.Number(); count > 0 && reader.ok(); --count) {
+      const auto distance = reader.Number();
+      if (distance >= ParkedKeys::kSlots || slot + distance >= ParkedKeys::kSlots) return false;
+      slot += distance;
+      parked.slots.push_back(static_cast<std::uint16_t>(slot++));
+    }
+  } else {
+    const auto bits = reader.Bytes(kSlotBytes);
+    for (std::size_t i = 0; i < bits.size() * 8; ++i) {
+      if (((static_cast<unsigned char>(bits[i / 8]) >> (i % 8)) & 1U) == 0) continue;
+      parked.slots.push_back(static_cast<std::uint16_t>(i));
+    }
+  }
+  if (parked.slots.empty()) parked.last = 0;
+  return reader.ok();
+}
+
 bool ReadTried(Offset next, Reader& reader, std::vector<CommitState::Tried>& tried) {
   Offset at = next;
   std::int64_t seen = 0;
@@ -303,7 +353,8 @@ std::string SealCommitState(Offset next, std::string_view payload) {
 
 std::string EncodeCommitState(Offset next, const CommitState& state) {
   if (state.empty()) return {};
-  auto payload = EncodeFinished(next, state.finished);
+  auto payload = EncodeParked(state.parked);
+  payload += EncodeFinished(next, state.finished, kMaxPayload - payload.size());
   AppendTried(payload, next, state.tried);
   return SealCommitState(next, payload);
 }
@@ -323,7 +374,8 @@ std::variant<CommitState, CommitStateFault> DecodeCommitState(Offset next, std::
   if (SealCommitState(next, payload) != metadata) return CommitStateFault::kDamaged;
   CommitState state;
   Reader reader(payload);
-  if (!ReadFinished(next, reader, state.finished) || !ReadTried(next, reader, state.tried)) {
+  if (!ReadParked(reader, state.parked) || !ReadFinished(next, reader, state.finished) ||
+      !ReadTried(next, reader, state.tried)) {
     return CommitStateFault::kDamaged;
   }
   return state;

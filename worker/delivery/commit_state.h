@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "worker/delivery/parked_keys.h"
 #include "worker/delivery/record.h"
 
 namespace posthorn::delivery {
@@ -23,16 +24,17 @@ struct CommitState {
   };
   std::vector<OffsetRange> finished;  // ascending, not touching one another
   std::vector<Tried> tried;           // unfinished ones, ascending
-  [[nodiscard]] bool empty() const { return finished.empty() && tried.empty(); }
+  ParkedKeys::Handover parked = {};   // keys that go on in the retry topic; always fits
+  [[nodiscard]] bool empty() const { return finished.empty() && tried.empty() && parked.slots.empty(); }
   bool operator==(const CommitState&) const = default;
 };
 
 inline constexpr std::size_t kMaxCommitMetadata = 4096;  // characters, the default bound of Kafka's brokers
 
-/// The state as printable text: `ph1:` and base64 of the finished ones (as runs or as a bitmap, whichever is shorter),
-/// the tried ones, and a checksum over both and over `next`. Empty for an empty state.
+/// The state as printable text: `ph1:` and base64 of the parked keys and the finished ones (each as runs or as a
+/// bitmap, whichever is shorter), the tried ones, and a checksum over them and over `next`. Empty for an empty state.
 ///
-/// What does not fit is left out: tried ones first, in both cases those farthest ahead.
+/// What does not fit is left out, never the parked keys: tried ones first, in both cases those farthest ahead.
 /// Units    Times are milliseconds of the wall clock since 1970, brought into the range from there to the year 2200.
 /// Errors   None; `state` must be ascending and not below `next`.
 /// Cost     Linear in the state; microseconds for 10 000 messages.

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <future>
 #include <optional>
+#include <utility>
 #include <variant>
 
+#include "worker/delivery/retry_record.h"
 #include "worker/runtime/log.h"
 
 namespace posthorn::delivery {
@@ -65,6 +67,7 @@ void Dispatcher::Apply(const config::SnapshotPtr& snapshot) {
       }
       next[config.name].config = std::shared_ptr<const config::Subscription>(snapshot, &config);
     }
+    if (!topics.empty() && !parts_.retry_topic.empty()) topics.insert(parts_.retry_topic);
     for (auto& [name, subscription] : subscriptions_) leaving_.push_back(std::move(subscription));
     subscriptions_ = std::move(next);
     PostSubscriptions();
@@ -111,13 +114,15 @@ void Dispatcher::WakeShards() {
 void Dispatcher::ReconcileLoop() {
   std::unique_lock lock(wake_mutex_);
   while (!stopping_) {
-    if (!reconcile_wanted_) {
-      wake_.wait(lock, [this] { return stopping_ || reconcile_wanted_; });
+    if (!reconcile_wanted_ && progress_wanted_.empty()) {
+      wake_.wait(lock, [this] { return stopping_ || reconcile_wanted_ || !progress_wanted_.empty(); });
       continue;
     }
-    reconcile_wanted_ = false;
+    const bool reconcile = std::exchange(reconcile_wanted_, false);
+    const auto asked = std::exchange(progress_wanted_, {});
     lock.unlock();
-    const bool complete = Reconcile();
+    const bool complete = !reconcile || Reconcile();
+    if (!asked.empty()) TellRetryProgress(asked);
     lock.lock();
     if (!complete) {
       reconcile_wanted_ = true;
@@ -162,7 +167,8 @@ std::vector<OffsetStore::Key> Dispatcher::MissingLanes() const {
   std::vector<OffsetStore::Key> missing;
   for (const auto& [name, subscription] : subscriptions_) {
     for (const auto& [id, owned] : owned_) {
-      if (id.topic == subscription.config->topic && subscription.lanes.count(id) == 0) missing.push_back({name, id});
+      if (IsRetry(id) && (retry_partitions_ == 0 || subscription.not_here.count(id) != 0)) continue;
+      if (Reads(subscription, id) && subscription.lanes.count(id) == 0) missing.push_back({name, id});
     }
   }
   return missing;
@@ -180,6 +186,7 @@ std::optional<std::vector<Dispatcher::Start>> Dispatcher::StartPositions(const s
   std::vector<Start> starts;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const auto& key = keys[i];
+    if (!(*stored)[i] && NeverHere(key)) continue;
     if (bounds.count(key.partition) == 0) {
       const auto found = parts_.offsets->Bounds(key.partition, kFetchTimeout);
       if (!found) {
@@ -196,13 +203,25 @@ std::optional<std::vector<Dispatcher::Start>> Dispatcher::StartPositions(const s
     } else {
       const std::lock_guard lock(state_);
       const auto subscription = subscriptions_.find(key.subscription);
-      const bool latest =
-          subscription != subscriptions_.end() && subscription->second.config->start == config::Start::kLatest;
+      const bool latest = subscription != subscriptions_.end() &&
+                          subscription->second.config->start == config::Start::kLatest && !IsRetry(key.partition);
       start.next = latest ? end : low;
     }
     starts.push_back(std::move(start));
   }
   return starts;
+}
+
+/// A partition of the retry topic where the subscription was never at home: nothing is read there for it. Without the
+/// number of partitions nobody can tell: the lane is opened when it is known.
+bool Dispatcher::NeverHere(const OffsetStore::Key& key) {
+  if (!IsRetry(key.partition)) return false;
+  const std::lock_guard lock(state_);
+  if (retry_partitions_ == 0) return true;
+  if (RetryPartition(key.subscription, retry_partitions_) == key.partition.partition) return false;
+  const auto subscription = subscriptions_.find(key.subscription);
+  if (subscription != subscriptions_.end()) subscription->second.not_here.insert(key.partition);
+  return true;
 }
 
 void Dispatcher::StartAtStored(Start& start, const Position& stored, std::pair<Offset, Offset> bounds) {
@@ -251,7 +270,7 @@ void Dispatcher::StartAtStored(Start& start, const Position& stored, std::pair<O
 
 void Dispatcher::OpenLane(const Start& start, Owned& owned) {
   const auto subscription = subscriptions_.find(start.key.subscription);
-  if (subscription == subscriptions_.end() || subscription->second.config->topic != start.key.partition.topic) return;
+  if (subscription == subscriptions_.end() || !Reads(subscription->second, start.key.partition)) return;
   auto stats = std::make_shared<LaneStats>(start.key.partition, start.next);
   subscription->second.lanes[start.key.partition] = stats;
   // Where nothing was stored the start itself is: a crash before the first commit must not move it ("latest").
@@ -283,7 +302,7 @@ std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<Par
       const std::lock_guard lock(state_);
       for (const auto& [name, subscription] : subscriptions_) {
         for (const auto& id : gained) {
-          if (id.topic == subscription.config->topic) keys.push_back({name, id});
+          if (Reads(subscription, id)) keys.push_back({name, id});
         }
       }
     }
@@ -302,11 +321,12 @@ std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<Par
   const auto now = parts_.clock->Read();
   parts_.limits->OnGained(gained, now.wall);
   const std::lock_guard lock(state_);
-  parts_.memory->partitions.fetch_add(static_cast<std::uint32_t>(feeds.size()));
   for (std::size_t i = 0; i < feeds.size(); ++i) {
     const auto& id = gained[i];
     if (const auto found = first.find(id); found != first.end()) offsets[i] = found->second;
     const auto emptiest = EmptiestShard();
+    // Those of the retry topic mostly stand empty: they take no part of the memory from the others.
+    if (!IsRetry(id)) parts_.memory->parts.fetch_add(1);
     auto& owned = owned_[id];
     owned.shard = emptiest;
     owned.feed = feeds[i];
@@ -336,7 +356,7 @@ void Dispatcher::OnRevoked(const std::vector<TopicPartition>& partitions, bool l
       std::chrono::milliseconds::max(), nullptr);
   const std::lock_guard lock(state_);
   for (const auto& id : partitions) {
-    if (owned_.erase(id) != 0) parts_.memory->partitions.fetch_sub(1);
+    if (owned_.erase(id) != 0 && !IsRetry(id)) parts_.memory->parts.fetch_sub(1);
     for (auto& [name, subscription] : subscriptions_) subscription.lanes.erase(id);
     for (auto& subscription : leaving_) subscription.lanes.erase(id);
   }
@@ -344,7 +364,64 @@ void Dispatcher::OnRevoked(const std::vector<TopicPartition>& partitions, bool l
 
 void Dispatcher::OnPartitionCounts(const std::vector<std::pair<std::string, std::int32_t>>& counts) {
   parts_.limits->OnPartitionCounts(counts, parts_.clock->Read().wall);
+  for (const auto& [topic, count] : counts) {
+    if (count <= 0 || topic != parts_.retry_topic) continue;
+    {
+      const std::lock_guard lock(state_);
+      if (std::exchange(retry_partitions_, count) == count) break;
+      for (auto& [name, subscription] : subscriptions_) subscription.not_here.clear();
+      for (Shard* shard : parts_.shards) {
+        shard->loop().Post([shard, partitions = count] { shard->SetRetryPartitions(partitions); });
+      }
+    }
+    {
+      const std::lock_guard lock(wake_mutex_);
+      reconcile_wanted_ = true;
+    }
+    wake_.notify_all();
+  }
   WakeShards();
+}
+
+void Dispatcher::AskRetryProgress(const std::string& subscription) {
+  {
+    const std::lock_guard lock(wake_mutex_);
+    progress_wanted_.insert(subscription);
+  }
+  wake_.notify_all();
+}
+
+/// What cannot be read now is asked for again.
+void Dispatcher::TellRetryProgress(const std::set<std::string>& subscriptions) {
+  std::vector<OffsetStore::Key> keys;
+  {
+    const std::lock_guard lock(state_);
+    if (retry_partitions_ == 0) return;
+    for (const auto& name : subscriptions) {
+      keys.push_back({name, {parts_.retry_topic, RetryPartition(name, retry_partitions_)}});
+    }
+  }
+  const auto stored = parts_.offsets->Fetch(keys, kFetchTimeout);
+  if (!stored) return;
+  std::map<TopicPartition, Offset> ends;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto& position = (*stored)[i];
+    if (!position) continue;
+    const auto& partition = keys[i].partition;
+    if (ends.count(partition) == 0) {
+      const auto bounds = parts_.offsets->Bounds(partition, kFetchTimeout);
+      if (!bounds) return;
+      ends[partition] = bounds->second;
+    }
+    RetryProgress progress;
+    progress.next = position->next;
+    progress.end = ends[partition];
+    auto known = DecodeCommitState(position->next, position->metadata);
+    if (auto* state = std::get_if<CommitState>(&known)) progress.finished = std::move(state->finished);
+    for (Shard* shard : parts_.shards) {
+      shard->loop().Post([shard, name = keys[i].subscription, progress] { shard->Release(name, progress); });
+    }
+  }
 }
 
 void Dispatcher::OnEveryShard(const std::function<void(Shard&, std::function<void()> done)>& work,
@@ -406,11 +483,13 @@ std::vector<Dispatcher::SubscriptionView> Dispatcher::Subscriptions() const {
   const std::lock_guard lock(state_);
   std::vector<SubscriptionView> views;
   for (const auto& [name, subscription] : subscriptions_) {
-    SubscriptionView view{subscription.config, subscription.shared, {}};
+    SubscriptionView view{subscription.config, subscription.shared, {}, {}};
     for (const auto& [id, lane] : subscription.lanes) {
       const auto owned = owned_.find(id);
-      view.lanes.push_back(
-          {id, lane->next.load(std::memory_order_relaxed), owned == owned_.end() ? -1 : owned->second.feed->LogEnd()});
+      (IsRetry(id) ? view.retry_lanes : view.lanes)
+          .push_back({id, lane->next.load(std::memory_order_relaxed),
+                      owned == owned_.end() ? -1 : owned->second.feed->LogEnd(),
+                      lane->reader.load(std::memory_order_relaxed)});
     }
     views.push_back(std::move(view));
   }
@@ -424,7 +503,8 @@ config::SnapshotPtr Dispatcher::snapshot() const {
 
 std::size_t Dispatcher::owned_partitions() const {
   const std::lock_guard lock(state_);
-  return owned_.size();
+  return static_cast<std::size_t>(
+      std::count_if(owned_.begin(), owned_.end(), [this](const auto& owned) { return !IsRetry(owned.first); }));
 }
 
 }  // namespace posthorn::delivery

@@ -34,6 +34,7 @@ class Dispatcher final : public AssignmentListener {
     Limits* limits = nullptr;
     OffsetStore* offsets = nullptr;
     std::shared_ptr<MemoryBudget> memory;
+    std::string retry_topic;                               // empty: there is none
     std::function<void(std::set<std::string>)> subscribe;  // the union of the topics, whenever it changes
     std::chrono::milliseconds retry{500};                  // between two questions to a Kafka that does not answer
   };
@@ -48,6 +49,8 @@ class Dispatcher final : public AssignmentListener {
   void SetFlushLimit(std::chrono::milliseconds limit) { flush_limit_.store(limit.count()); }
   /// Ends the reconciling thread; no lane is opened any more. Before the membership is stopped.
   void StopReconciling();
+  /// Tells the shards soon how far a subscription has come in the retry topic, as far as that is stored. Any thread.
+  void AskRetryProgress(const std::string& subscription);
   /// Starts what may start on every shard: the membership is confirmed again.
   void WakeShards();
 
@@ -61,11 +64,13 @@ class Dispatcher final : public AssignmentListener {
     TopicPartition partition;
     Offset next = 0;      // everything below is finished
     Offset log_end = -1;  // -1: unknown
+    LaneReader reader = LaneReader::kShared;
   };
   struct SubscriptionView {
     std::shared_ptr<const config::Subscription> config;
     std::shared_ptr<SubscriptionShared> shared;
     std::vector<LaneView> lanes;
+    std::vector<LaneView> retry_lanes;  // on the retry topic, which holds messages of others too
   };
   [[nodiscard]] std::vector<SubscriptionView> Subscriptions() const;
   [[nodiscard]] config::SnapshotPtr snapshot() const;
@@ -80,6 +85,7 @@ class Dispatcher final : public AssignmentListener {
     std::shared_ptr<const config::Subscription> config;
     std::shared_ptr<SubscriptionShared> shared;
     std::map<TopicPartition, std::shared_ptr<LaneStats>> lanes;
+    std::set<TopicPartition> not_here;  // of the retry topic: nothing of it ever was there
   };
   struct Start {
     OffsetStore::Key key;
@@ -90,6 +96,14 @@ class Dispatcher final : public AssignmentListener {
   };
 
   [[nodiscard]] std::optional<std::vector<Start>> StartPositions(const std::vector<OffsetStore::Key>& keys);
+  [[nodiscard]] bool Reads(const Subscription& subscription, const TopicPartition& id) const {
+    return id.topic == subscription.config->topic || IsRetry(id);
+  }
+  [[nodiscard]] bool IsRetry(const TopicPartition& id) const {
+    return !parts_.retry_topic.empty() && id.topic == parts_.retry_topic;
+  }
+  [[nodiscard]] bool NeverHere(const OffsetStore::Key& key);
+  void TellRetryProgress(const std::set<std::string>& subscriptions);
   static void StartAtStored(Start& start, const Position& stored, std::pair<Offset, Offset> bounds);
   void OpenLane(const Start& start, Owned& owned);
   void PostSubscriptions();
@@ -114,10 +128,12 @@ class Dispatcher final : public AssignmentListener {
   std::map<TopicPartition, Owned> owned_;
   std::set<std::string> topics_;
   std::map<const ratelimit::Limiter*, std::shared_ptr<PermitTurns>> turns_;  // of those in force
+  std::int32_t retry_partitions_ = 0;  // 0: unknown
 
   std::mutex wake_mutex_;
   std::condition_variable wake_;
   bool reconcile_wanted_ = false;
+  std::set<std::string> progress_wanted_;  // subscriptions
   bool stopping_ = false;
   std::thread reconciler_;
 };

@@ -16,7 +16,7 @@ namespace posthorn::delivery {
 ///     healthy  no ceiling of its own
 ///     slowed   halved each second in which a tenth of the answers said overload or most attempts failed; each success
 ///              raises it by what passed since the last one, so that it is full after kRecovery
-///     probing  everything fails: one attempt per backoff, each wait longer than the one before; the first success
+///     probing  everything fails: one attempt per backoff, and per kLongestProbe at the latest; the first success
 ///              leads back to `slowed`, from a twentieth of the full rate
 ///     held     the endpoint named a time (`Retry-After`): nothing before
 ///
@@ -35,7 +35,7 @@ class EndpointHealth {
   static constexpr runtime::Nanoseconds kBetweenCuts = std::chrono::seconds(1);
   static constexpr runtime::Nanoseconds kRecovery = std::chrono::seconds(6);
   static constexpr runtime::Nanoseconds kLongestRaise = std::chrono::seconds(2);  // by one success
-  static constexpr runtime::Nanoseconds kLongestProbe = std::chrono::seconds(60);
+  static constexpr runtime::Nanoseconds kLongestProbe = std::chrono::seconds(2);
   static constexpr runtime::Nanoseconds kTolerance = std::chrono::milliseconds(20);  // made up for after a late wake-up
   static constexpr std::uint32_t kEnough = 5;
   static constexpr int kLast = 20;

@@ -33,6 +33,21 @@ class PartitionFeed {
   [[nodiscard]] virtual Offset LogEnd() const = 0;
 };
 
+/// Further readers of partitions this worker owns, beside the one feed each has: for subscriptions that do not keep
+/// step with the others of their topic. They belong to no group and commit nothing.
+///
+/// Threads  Open: any. What it returns: as PartitionFeed says; letting go of it closes the reader.
+/// Errors   None: a reader that cannot be made now is tried again, and its feed is empty until then.
+class ReaderPool {
+ public:
+  virtual ~ReaderPool() = default;
+  /// How many may be open at once for each partition. 0: none at all.
+  [[nodiscard]] virtual std::size_t per_partition() const = 0;
+  /// Reads `partition` from `offset`. Returns at once; messages follow. The caller sees to it that no partition has
+  /// more than per_partition() of them.
+  [[nodiscard]] virtual std::shared_ptr<PartitionFeed> Open(const TopicPartition& partition, Offset offset) = 0;
+};
+
 /// What a worker is told about its partitions. Called on the membership thread, one call at a time; may block while it
 /// waits for shards (the group's heartbeats go on meanwhile).
 class AssignmentListener {

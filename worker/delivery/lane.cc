@@ -39,14 +39,14 @@ bool Delivery::OnBeforeWrite() noexcept { return lane.shard().MayWrite(*this); }
 void Delivery::OnFinished(const Response& response) noexcept { lane.FinishAttempt(*this, response); }
 
 Lane::Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std::shared_ptr<LaneStats> stats,
-           Partition& partition, Offset next, CommitState known, PartitionRing::Sequence cursor)
+           Partition& partition, Offset next, CommitState known)
     : shard_(shard),
       subscription_(std::move(subscription)),
       stats_(std::move(stats)),
       partition_(partition),
-      cursor_(cursor),
       next_to_take_(next),
       ordering_(subscription_->config->ordering),
+      parked_keys_(known.parked),
       tracker_(next),
       committed_(next),
       finished_before_(known.finished.begin(), known.finished.end()) {
@@ -70,7 +70,7 @@ Delivery* Lane::Head(const runtime::Now& now) {
       return nullptr;
     }
     Delivery* head = ready_.front();
-    const bool too_large = head->record->memory() > partition_.memory->LargestMessage();
+    const bool too_large = head->record->memory() > partition_.LargestMessage();
     const bool exhausted = Exhausted(*head);
     if (!too_large && !exhausted && TimeLeft(*head, now) > runtime::Nanoseconds(0)) {
       UpdateGauges();
@@ -84,18 +84,23 @@ Delivery* Lane::Head(const runtime::Now& now) {
 }
 
 Delivery* Lane::Take() {
-  if (!attached_) return nullptr;
+  if (ring_ == nullptr) return nullptr;
   while (MayTake()) {
-    const RecordPtr* record = partition_.ring.At(cursor_);
+    const RecordPtr* record = ring_->At(cursor_);
     if (record == nullptr) break;
     ++cursor_;
     shard_.Touched(partition_);
     const auto offset = (*record)->offset();
     if (offset < next_to_take_) continue;  // read again after a rewind for another lane
     next_to_take_ = offset + 1;
+    if (OfOthers(**record)) {
+      tracker_.Skip(offset);
+      stats_->next.store(tracker_.next(), std::memory_order_relaxed);
+      continue;
+    }
     const auto ticket = tracker_.Start(offset);
     if (FinishedBefore(offset)) {
-      tracker_.Finish(ticket);
+      tracker_.Finish(ticket, /*through=*/true);
       stats_->next.store(tracker_.next(), std::memory_order_relaxed);
       continue;
     }
@@ -111,12 +116,37 @@ Delivery* Lane::Take() {
     delivery->slot = all_.size();
     delivery->order_key = OrderKey(**record);
     all_.push_back(std::move(delivery));
+    held_bytes_ += (*record)->memory();
     Recall(*all_.back());
     Admit(*all_.back());
     if (!ready_.empty()) return ready_.front();
   }
   return nullptr;
 }
+
+void Lane::Attach(const PartitionRing& ring, PartitionRing::Sequence cursor, LaneReader reader) {
+  ring_ = &ring;
+  cursor_ = cursor;
+  ShowReader(reader);
+}
+
+void Lane::Detach() {
+  ring_ = nullptr;
+  ShowReader(LaneReader::kShared);
+}
+
+void Lane::ChargeHeldTo(const std::shared_ptr<MemoryAccount>& account) const {
+  for (const auto& delivery : all_) delivery->record->ChargeTo(account);
+}
+
+bool Lane::Holds(std::size_t messages, std::size_t part) const {
+  return tracker_.unfinished_span() < messages &&
+         (held_bytes_ == 0 || held_bytes_ < partition_.MostHeldByLane() / part);
+}
+
+bool Lane::HasRoom() const { return Holds(shard_.max_unfinished(), 1); }
+
+bool Lane::IsHalfEmpty() const { return Holds(shard_.max_unfinished() / 2, 2); }
 
 bool Lane::MayTake() const { return HasRoom() && (ordering_ != config::Ordering::kPartition || all_.empty()); }
 
@@ -155,23 +185,26 @@ void Lane::Reorder() {
   std::vector<Delivery*> idle;
   for (const auto& delivery : all_) {
     delivery->order_key = OrderKey(*delivery->record);
-    if (delivery->state != Delivery::State::kInFlight && delivery->state != Delivery::State::kDeadLetter) {
+    if (delivery->state != Delivery::State::kInFlight && delivery->state != Delivery::State::kDeadLetter &&
+        delivery->state != Delivery::State::kParking) {
       idle.push_back(delivery.get());
     } else if (delivery->order_key) {
       order_.NoteOut(*delivery);
     }
   }
   std::erase_if(waiting_, [](const Delivery* delivery) { return delivery->state != Delivery::State::kDeadLetter; });
-  std::make_heap(waiting_.begin(), waiting_.end(), DueLater);
+  MakeHeap();
   std::sort(idle.begin(), idle.end(),
             [](const auto* a, const auto* b) { return a->record->offset() < b->record->offset(); });
   for (Delivery* delivery : idle) Admit(*delivery);
   ArmRetryTimer();
 }
 
-/// Nothing but its time and a permit is waited for.
+/// Nothing but its time and a permit is waited for, unless it must follow its key into the retry topic.
 void Lane::Queue(Delivery& delivery) {
-  if (delivery.due > shard_.loop().now().steady) {
+  if (MustFollow(delivery)) {
+    Park(delivery);
+  } else if (delivery.due > shard_.loop().now().steady) {
     delivery.state = Delivery::State::kWaiting;
     WaitUntil(delivery, delivery.due);
   } else {
@@ -188,7 +221,8 @@ bool Lane::Exhausted(const Delivery& delivery) const {
 runtime::Nanoseconds Lane::TimeLeft(const Delivery& delivery, const runtime::Now& now) const {
   const auto& config = *subscription_->config;
   const auto ttl = Saturated(config.ttl);
-  if (config.ttl_from == config::TtlFrom::kPublished && delivery.record->timestamp_ms() >= 0) {
+  const bool fresh = delivery.record->retry() != nullptr && delivery.record->retry()->fresh_ttl;
+  if (config.ttl_from == config::TtlFrom::kPublished && delivery.record->timestamp_ms() >= 0 && !fresh) {
     const auto age =
         now.wall.time_since_epoch() - Saturated(std::chrono::milliseconds(delivery.record->timestamp_ms()));
     return age > runtime::Nanoseconds(0) ? ttl - age : ttl;
@@ -233,7 +267,7 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
     case Verdict::kDelivered:
       stats.attempts_delivered.Add(1);
       stats.delivered.Add(1);
-      Finish(delivery);
+      Finish(delivery, /*through=*/true);
       break;
     case Verdict::kRejected:
       stats.attempts_rejected.Add(1);
@@ -307,6 +341,8 @@ void Lane::WaitUntil(Delivery& delivery, runtime::SteadyTime due) {
   if (waiting_.front() == &delivery) ArmRetryTimer();
 }
 
+void Lane::MakeHeap() { std::make_heap(waiting_.begin(), waiting_.end(), DueLater); }
+
 void Lane::ArmRetryTimer() {
   if (waiting_.empty()) return;
   if (!retry_timer_) {
@@ -324,7 +360,7 @@ void Lane::OnRetryTimer() {
     if (delivery->state == Delivery::State::kDeadLetter) {
       WriteDeadLetter(*delivery);
     } else {
-      MakeReady(*delivery);
+      Queue(*delivery);
     }
   }
   ArmRetryTimer();
@@ -346,7 +382,7 @@ void Lane::GiveUp(Delivery& delivery, DeadLetterReason reason) {
 void Lane::WriteDeadLetter(Delivery& delivery) {
   DeadLetter letter;
   letter.record = delivery.record;
-  letter.partition = stats_->partition;
+  letter.partition = delivery.record->source(stats_->partition);
   letter.subscription = subscription_->shared->name;
   letter.reason = delivery.reason;
   letter.attempts = delivery.attempts;
@@ -355,12 +391,12 @@ void Lane::WriteDeadLetter(Delivery& delivery) {
   letter.last_status = delivery.last_status;
   letter.last_error = delivery.last_error;
   letter.without_value = delivery.reason == DeadLetterReason::kTooLarge;
-  ++writing_dead_letters_;
+  ++writing_;
   shard_.dead_letters().Write(std::move(letter), [this, &loop = shard_.loop(), d = &delivery,
                                                   alive = std::weak_ptr<bool>(alive_)](bool written) {
     loop.Post([this, d, alive, written] {
       if (alive.expired()) return;  // the lane went first; the message was not finished and comes again
-      --writing_dead_letters_;
+      --writing_;
       OnDeadLetterDone(*d, written);
       UpdateGauges();
       if (closing_) {
@@ -394,11 +430,12 @@ void Lane::OnDeadLetterDone(Delivery& delivery, bool written) {
       stats.rejected.Add(1);
       break;
   }
-  Finish(delivery);
+  Finish(delivery, delivery.reason == DeadLetterReason::kRejected);
 }
 
-void Lane::Finish(Delivery& delivery) {
-  tracker_.Finish(delivery.ticket);
+/// `through`: the endpoint has dealt with it.
+void Lane::Finish(Delivery& delivery, bool through) {
+  tracker_.Finish(delivery.ticket, through);
   state_changed_ = true;
   stats_->next.store(tracker_.next(), std::memory_order_relaxed);
   Delivery* next = delivery.order_key && !closing_ ? order_.Leave(delivery) : nullptr;
@@ -416,6 +453,7 @@ std::unique_ptr<Delivery> Lane::Remove(Delivery& delivery) {
     all_[slot]->slot = slot;
   }
   all_.pop_back();
+  held_bytes_ -= removed->record->memory();
   removed->record.reset();
   removed->attempts = 0;
   removed->due = {};
@@ -457,14 +495,14 @@ void Lane::CancelInFlight() {
   cancelling_ = true;
   for (Delivery* delivery : flying) shard_.sender().Cancel(*delivery);
   alive_ = std::make_shared<bool>(true);  // answers to what was being written find nobody
-  writing_dead_letters_ = 0;
+  writing_ = 0;
   while (!all_.empty()) PutBack(*all_.back());
   UpdateGauges();
   CheckDrained();
 }
 
 void Lane::CheckDrained() {
-  if (in_flight_ > 0 || writing_dead_letters_ > 0 || !drained_) return;
+  if (in_flight_ > 0 || writing_ > 0 || !drained_) return;
   auto drained = std::move(drained_);
   drained_ = nullptr;
   drained();
@@ -480,6 +518,7 @@ void Lane::UpdateGauges() {
   show(stats.waiting_for_permit, shown_ready_, ready_.size());
   show(stats.retrying, shown_waiting_, waiting_.size());
   show(stats.in_flight, shown_in_flight_, in_flight_);
+  if (partition_.retry) show(stats.parked_here, shown_parked_, all_.size());
 }
 
 void Lane::LogFailure(const Delivery& delivery, const Response& response, const runtime::Now& now) {

@@ -24,7 +24,7 @@
 namespace posthorn::delivery {
 
 class Lane;
-struct Partition;
+class Partition;
 class PermitQueue;
 class Shard;
 
@@ -65,7 +65,7 @@ class Delivery final : public AttemptHandler {
   const ratelimit::Limiter* permit_of = nullptr;  // compared only
   int last_status = 0;
   std::string last_error;
-  enum class State : std::uint8_t { kHeld, kReady, kInFlight, kWaiting, kDeadLetter } state = State::kReady;
+  enum class State : std::uint8_t { kHeld, kReady, kInFlight, kWaiting, kDeadLetter, kParking } state = State::kReady;
   DeadLetterReason reason = DeadLetterReason::kExpired;
 };
 
@@ -74,16 +74,21 @@ class Delivery final : public AttemptHandler {
 /// Order    As configured, and changed live: `none`: retries that are due go before new messages, otherwise by offset,
 ///          any number in flight. `key`: a message is held until those of its key before it are finished. `partition`:
 ///          none is taken before the one before is finished. After a change what is in flight is awaited.
-/// Memory   At most kMaxUnfinished messages between the oldest unfinished and the newest one taken, held ones included.
+/// Bound    Between the oldest unfinished and the newest message taken lie at most max_unfinished of the shard, held
+/// ones
+///          included. A message that keeps a lane from going on although others get through is parked: written to the
+///          retry topic, where the subscription's lane of that topic carries it on, and finished here. With `key`,
+///          later ones of its key follow it there until it is finished. (lane_parking.cc)
+/// Memory   At most Partition::MostHeldByLane bytes.
 /// Threads  The owning shard's.
 class Lane {
  public:
-  static constexpr std::size_t kMaxUnfinished = 10'000;
-  static constexpr std::uint64_t kCommitEvery = 1'000;  // finished messages, whatever the time
+  static constexpr std::size_t kMaxUnfinished = 10'000;  // unless the shard says otherwise
+  static constexpr std::uint64_t kCommitEvery = 1'000;   // finished messages, whatever the time
 
   /// `known`: what is stored of the messages from `next` on.
   Lane(Shard& shard, std::shared_ptr<SubscriptionOnShard> subscription, std::shared_ptr<LaneStats> stats,
-       Partition& partition, Offset next, CommitState known, PartitionRing::Sequence cursor);
+       Partition& partition, Offset next, CommitState known);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -94,23 +99,29 @@ class Lane {
   void StartAttempt(const runtime::Now& now, ratelimit::Label label);
   void FinishAttempt(Delivery& delivery, const Response& response);
 
-  /// No new attempts from now on; `drained` is called once nothing is in flight and no dead letter is being written.
+  /// No new attempts from now on; `drained` is called once nothing is in flight and nothing is being written.
   /// `lost`: the partition belongs to somebody else already, so that nothing is committed any more.
   void Close(bool lost, std::function<void()> drained);
-  /// Ends what is still in flight and waits for no dead letter any more; used when waiting for Close took too long or
-  /// the partition is lost. Nothing of it counts as finished: it comes again.
+  /// Ends what is still in flight and waits for no record any more that is being written; used when waiting for Close
+  /// took too long or the partition is lost. Nothing of it counts as finished: it comes again.
   void CancelInFlight();
+
+  /// Parks what is stuck: the lane or its partition has no room left.
+  void ParkStuck();
+  /// Messages that were parked are finished: their keys may go on here.
+  void Release(const RetryProgress& progress);
+  [[nodiscard]] bool has_parked_keys() const { return !parked_keys_.empty(); }
 
   /// Tells the offset store how far the lane has come and what it knows beyond, when that has changed.
   void Commit(bool urgent);
-  /// The lane stops reading the ring (it is paused) or goes on at `cursor`.
-  void Detach() { attached_ = false; }
-  void Attach(PartitionRing::Sequence cursor) {
-    attached_ = true;
-    cursor_ = cursor;
-  }
+  // Which ring the lane reads, if any; written by Partition only, as what ShowReader says.
+  void Detach();
+  void Attach(const PartitionRing& ring, PartitionRing::Sequence cursor, LaneReader reader);
+  void ShowReader(LaneReader reader) { stats_->reader.store(reader, std::memory_order_relaxed); }
+  /// Everything it holds counts against `account` from now on.
+  void ChargeHeldTo(const std::shared_ptr<MemoryAccount>& account) const;
 
-  [[nodiscard]] bool attached() const { return attached_ && !closing_; }
+  [[nodiscard]] bool Reads(const PartitionRing& ring) const { return ring_ == &ring && !closing_; }
   [[nodiscard]] bool closing() const { return closing_; }
   [[nodiscard]] PartitionRing::Sequence cursor() const { return cursor_; }
   /// First offset this lane still has to take from the ring.
@@ -121,7 +132,9 @@ class Lane {
   [[nodiscard]] const SubscriptionOnShard& subscription() const { return *subscription_; }
   [[nodiscard]] OffsetStore::Key key() const { return {subscription_->shared->name, stats_->partition}; }
   [[nodiscard]] Shard& shard() { return shard_; }
-  [[nodiscard]] bool HasRoom() const { return tracker_.unfinished_span() < kMaxUnfinished; }
+  [[nodiscard]] bool HasRoom() const;
+  [[nodiscard]] bool IsHalfEmpty() const;
+  [[nodiscard]] std::size_t held_bytes() const { return held_bytes_; }
 
   // Where the lane stands on its way to a permit; written by PermitQueue, HealthGate and Shard only.
   PermitQueue* queued_in = nullptr;
@@ -130,6 +143,8 @@ class Lane {
 
  private:
   Delivery* Take();
+  /// Less than that many messages, and less than that part of the bytes a lane may hold.
+  [[nodiscard]] bool Holds(std::size_t messages, std::size_t part) const;
   [[nodiscard]] bool FinishedBefore(Offset offset);
   void Recall(Delivery& delivery);
   void PutBack(Delivery& delivery);
@@ -149,7 +164,13 @@ class Lane {
   void GiveUp(Delivery& delivery, DeadLetterReason reason);
   void WriteDeadLetter(Delivery& delivery);
   void OnDeadLetterDone(Delivery& delivery, bool written);
-  void Finish(Delivery& delivery);
+  void Finish(Delivery& delivery, bool through);
+  [[nodiscard]] bool OfOthers(const Record& record) const;
+  [[nodiscard]] bool MustFollow(const Delivery& delivery) const;
+  void Park(Delivery& delivery);
+  void OnParked(Delivery& delivery, std::optional<Offset> at);
+  void WaitToPark(Delivery& delivery);
+  void MakeHeap();
   void OnRetryTimer();
   void ArmRetryTimer();
   void CheckDrained();
@@ -161,9 +182,9 @@ class Lane {
   std::shared_ptr<SubscriptionOnShard> subscription_;
   std::shared_ptr<LaneStats> stats_;
   Partition& partition_;
-  PartitionRing::Sequence cursor_;
+  const PartitionRing* ring_ = nullptr;
+  PartitionRing::Sequence cursor_ = 0;
   Offset next_to_take_;
-  bool attached_ = true;
   bool closing_ = false;
   bool lost_ = false;
   bool cancelling_ = false;
@@ -171,6 +192,7 @@ class Lane {
 
   config::Ordering ordering_;  // in force here; follows the configuration in Head
   KeyOrder order_;
+  ParkedKeys parked_keys_;
   OffsetTracker tracker_;
   std::uint64_t finished_since_commit_ = 0;
   Offset committed_;
@@ -182,11 +204,13 @@ class Lane {
   std::vector<std::unique_ptr<Delivery>> spare_;
   std::deque<Delivery*> ready_;
   std::vector<Delivery*> waiting_;  // heap by due
+  std::size_t held_bytes_ = 0;      // of all_
   std::size_t in_flight_ = 0;
-  std::size_t writing_dead_letters_ = 0;
+  std::size_t writing_ = 0;  // dead letters, and messages being parked
   std::unique_ptr<runtime::Timer> retry_timer_;
-  std::uint64_t shown_ready_ = 0, shown_waiting_ = 0, shown_in_flight_ = 0;  // what the gauges count of this lane
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);               // for answers of the dead-letter sink
+  std::uint64_t shown_ready_ = 0, shown_waiting_ = 0, shown_in_flight_ = 0,
+                shown_parked_ = 0;                              // what the gauges count of this lane
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // for answers of the dead-letter sink
 };
 
 }  // namespace posthorn::delivery

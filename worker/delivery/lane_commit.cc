@@ -23,9 +23,16 @@ void Lane::Recall(Delivery& delivery) {
   const auto& now = shard_.loop().now();
   const auto offset = delivery.record->offset();
   remembered_.erase(remembered_.begin(), remembered_.lower_bound(offset));  // those do not exist any more
-  if (remembered_.empty() || remembered_.begin()->first != offset) return;
-  const auto tried = remembered_.begin()->second;
-  remembered_.erase(remembered_.begin());
+  const auto* retry = delivery.record->retry();
+  CommitState::Tried tried;
+  if (!remembered_.empty() && remembered_.begin()->first == offset) {
+    tried = remembered_.begin()->second;
+    remembered_.erase(remembered_.begin());
+  } else if (retry != nullptr && retry->first_seen_ms) {
+    tried = {offset, retry->attempts, *retry->first_seen_ms, retry->due_ms.value_or(0)};
+  } else {
+    return;
+  }
   const runtime::WallTime first_seen{std::chrono::milliseconds(tried.first_seen_ms)};
   delivery.attempts = tried.attempts;
   // Another machine's clock may be ahead of this one's.
@@ -70,6 +77,7 @@ CommitState Lane::State() const {
     if (delivery->could_be_tried) state.tried.push_back(Known(*delivery));
   }
   for (const auto& [offset, tried] : remembered_) state.tried.push_back(tried);
+  if (!parked_keys_.empty()) state.parked = parked_keys_.ForNextOwner();
   std::sort(state.tried.begin(), state.tried.end(), [](const auto& a, const auto& b) { return a.offset < b.offset; });
   return state;
 }

@@ -22,20 +22,23 @@ class OffsetTracker {
 
   /// The message at `offset` is being worked on. Offsets ascend.
   Ticket Start(Offset offset) {
-    assert(entries_.empty() ? offset >= next_ : offset > entries_.back().offset);
-    entries_.push_back({offset, false});
+    assert(offset >= next_);
+    entries_.push_back({offset, false, false});
+    next_ = offset + 1;
     return first_ticket_ + entries_.size() - 1;
   }
-  /// Finishes one message; finishing twice is a broken invariant. Returns how many positions the commit point moved
-  /// over.
-  std::size_t Finish(Ticket ticket) {
+  /// The next message needs no work. Costs nothing, whatever lies before.
+  void Skip(Offset offset) { next_ = offset + 1; }
+  /// `through`: the subscriber took it, or said that it will not. Finishing twice is a broken invariant. Returns how
+  /// many positions the commit point moved over.
+  std::size_t Finish(Ticket ticket, bool through = false) {
     assert(ticket >= first_ticket_ && ticket - first_ticket_ < entries_.size());
     auto& entry = entries_[static_cast<std::size_t>(ticket - first_ticket_)];
     assert(!entry.finished);
     entry.finished = true;
+    entry.through = through;
     std::size_t moved = 0;
     while (!entries_.empty() && entries_.front().finished) {
-      next_ = entries_.front().offset + 1;
       entries_.pop_front();
       ++first_ticket_;
       ++moved;
@@ -45,6 +48,11 @@ class OffsetTracker {
   /// Position to commit.
   [[nodiscard]] Offset next() const { return entries_.empty() ? next_ : entries_.front().offset; }
   [[nodiscard]] std::size_t unfinished_span() const { return entries_.size(); }
+  /// Calls `visit(ticket, through)` for the messages from the newest down to the oldest unfinished one.
+  template <typename Visit>
+  void FromNewest(Visit visit) const {
+    for (std::size_t i = entries_.size(); i > 0; --i) visit(first_ticket_ + i - 1, entries_[i - 1].through);
+  }
   /// What is finished above next(), ascending. Between two messages of a range lies nothing else. Cost: the span.
   [[nodiscard]] std::vector<OffsetRange> FinishedAhead() const {
     std::vector<OffsetRange> ranges;
@@ -61,8 +69,9 @@ class OffsetTracker {
   struct Entry {
     Offset offset;
     bool finished;
+    bool through;
   };
-  Offset next_;
+  Offset next_;  // behind the newest one
   Ticket first_ticket_ = 0;
   std::deque<Entry> entries_;
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 
@@ -31,6 +32,12 @@ class PartitionRing {
     return sequence >= first_ && sequence - first_ < records_.size()
                ? &records_[static_cast<std::size_t>(sequence - first_)]
                : nullptr;
+  }
+  /// The first message at `offset` or beyond, end() when there is none.
+  [[nodiscard]] Sequence Find(Offset offset) const {
+    const auto at = std::lower_bound(records_.begin(), records_.end(), offset,
+                                     [](const RecordPtr& record, Offset o) { return record->offset() < o; });
+    return first_ + static_cast<Sequence>(at - records_.begin());
   }
   [[nodiscard]] Sequence begin() const { return first_; }
   [[nodiscard]] Sequence end() const { return first_ + records_.size(); }

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "worker/delivery/retry_record.h"
+
 namespace posthorn::delivery {
 namespace {
 
@@ -24,6 +26,7 @@ std::shared_ptr<const Record> Record::Copy(const Parts& parts) {
   const std::shared_ptr<Record> record(new Record());
   record->offset_ = parts.offset;
   record->timestamp_ms_ = parts.timestamp_ms;
+  record->retry_ = parts.retry;
   record->bytes_.reset(new char[bytes + 1]);
   char* at = record->bytes_.get();
   if (parts.key) record->key_ = Append(at, *parts.key);
@@ -37,6 +40,7 @@ std::shared_ptr<const Record> Record::Copy(const Parts& parts) {
     record->headers_.push_back(copy);
   }
   record->memory_ = sizeof(Record) + bytes + header_count * sizeof(HeaderView) + 64;  // 64: allocator and counts
+  if (record->retry_) record->memory_ += sizeof(RetryState) + 64;
   return record;
 }
 
@@ -45,8 +49,15 @@ Record::~Record() {
 }
 
 void Record::ChargeTo(std::shared_ptr<MemoryAccount> account) const {
+  account->Add(memory_);
+  if (account_) account_->Release(memory_);
   account_ = std::move(account);
-  account_->Add(memory_);
+}
+
+Offset Record::source_offset() const { return retry_ ? retry_->source_offset : offset_; }
+
+const TopicPartition& Record::source(const TopicPartition& read_from) const {
+  return retry_ ? retry_->source : read_from;
 }
 
 const HeaderView* Record::FindHeader(std::string_view name) const {

@@ -14,6 +14,8 @@
 
 namespace posthorn::delivery {
 
+struct RetryState;
+
 /// Position of a record in its partition. The *next* position to read is a CommitOffset = offset + 1; both are plain
 /// numbers in Kafka, so the names of variables say which (`offset`, `next`).
 using Offset = std::int64_t;
@@ -38,7 +40,7 @@ struct HeaderView {
 /// A message, copied out of the client library into one block of our own (a held library message would pin its whole
 /// fetch response). Immutable. Attempts, lanes and the ring of a partition share it.
 ///
-/// Threads  Immutable and reference-counted atomically; ChargeTo once, before it is shared.
+/// Threads  Immutable and reference-counted atomically; ChargeTo: the shard's, whoever else holds it.
 class Record {
  public:
   ~Record();
@@ -50,20 +52,28 @@ class Record {
     std::optional<std::string_view> key;
     std::optional<std::string_view> value;  // unset: a null value (tombstone)
     const std::vector<HeaderView>* headers = nullptr;
+    std::shared_ptr<const RetryState> retry;  // see Record::retry
   };
   /// Copies everything `parts` points to.
   static std::shared_ptr<const Record> Copy(const Parts& parts);
 
+  /// Where it was read.
   [[nodiscard]] Offset offset() const { return offset_; }
   [[nodiscard]] std::int64_t timestamp_ms() const { return timestamp_ms_; }
   [[nodiscard]] std::optional<std::string_view> key() const { return key_; }
   [[nodiscard]] std::optional<std::string_view> value() const { return value_; }
   [[nodiscard]] const std::vector<HeaderView>& headers() const { return headers_; }
+  /// Set for a message that was read from the retry topic: key, value, headers and timestamp are those of the message.
+  [[nodiscard]] const RetryState* retry() const { return retry_.get(); }
+  /// Where the message was first: itself, unless it came by the retry topic.
+  [[nodiscard]] Offset source_offset() const;
+  /// The partition of source_offset(); `read_from` is where it was read.
+  [[nodiscard]] const TopicPartition& source(const TopicPartition& read_from) const;
   /// The last header of that name (exact match), as Kafka's own `lastHeader`.
   [[nodiscard]] const HeaderView* FindHeader(std::string_view name) const;
   /// What this record counts against the memory bounds, everything included.
   [[nodiscard]] std::size_t memory() const { return memory_; }
-  /// Counts this record against `account` until it is destroyed.
+  /// Counts this record against `account`, and no other one any more, until it is destroyed.
   void ChargeTo(std::shared_ptr<MemoryAccount> account) const;
 
  private:
@@ -73,6 +83,7 @@ class Record {
   std::optional<std::string_view> key_;
   std::optional<std::string_view> value_;
   std::vector<HeaderView> headers_;
+  std::shared_ptr<const RetryState> retry_;
   std::unique_ptr<char[]> bytes_;
   std::size_t memory_ = 0;
   mutable std::shared_ptr<MemoryAccount> account_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 #include <utility>
 
 #include "worker/runtime/log.h"
@@ -9,10 +10,6 @@
 namespace posthorn::delivery {
 namespace {
 
-/// Messages read ahead of the slowest lane of a partition. What is beyond stays unread in the feed.
-constexpr std::size_t kRingRecords = 2048;
-constexpr std::size_t kReadBatch = 256;
-constexpr std::size_t kReadBatchBytes = std::size_t{1} << 20;
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kCommitInterval = std::chrono::seconds(1);
 
@@ -47,13 +44,34 @@ void Shard::Tick() {
     if (std::exchange(subscription->yields_slots, false)) WakeWaiting(*subscription);
     subscription->health->Tick(now);
   }
+  LookForStuck();
   // Room in the worker's memory may have come free on another shard.
   for (auto& [id, partition] : partitions_) Touched(*partition);
   tick_->Arm(now.steady + kTick);
 }
 
 void Shard::CommitTick() {
-  ForEachLane([](Partition&, Lane& lane) { lane.Commit(/*urgent=*/false); });
+  std::set<std::string> parked;
+  ForEachLane([&](Partition&, Lane& lane) {
+    lane.Commit(/*urgent=*/false);
+    if (lane.has_parked_keys() && !lane.closing()) parked.insert(lane.key().subscription);
+  });
+  if (!parts_.ask_retry_progress) return;
+  for (const auto& subscription : parked) parts_.ask_retry_progress(subscription);
+}
+
+void Shard::LookForStuck() {
+  for (auto& [id, partition] : partitions_) {
+    for (auto& lane : partition->lanes) {
+      if (!lane->HasRoom() || partition->IsFullFor(*lane)) lane->ParkStuck();
+    }
+  }
+}
+
+void Shard::Release(const std::string& subscription, const RetryProgress& progress) {
+  ForEachLane([&](Partition&, Lane& lane) {
+    if (lane.subscription().shared->name == subscription) lane.Release(progress);
+  });
 }
 
 template <typename Visit>
@@ -163,15 +181,14 @@ void Shard::MoveToQueue(SubscriptionOnShard& subscription, const std::shared_ptr
   subscription.permits = queue;
 }
 
-/// A stopped subscription must not hold up the others of its topic: its lanes leave the ring and come back by a rewind.
+/// A stopped subscription must not hold up the others of its topic.
 void Shard::Stop(SubscriptionOnShard& subscription) {
   if (subscription.stopped) return;
   subscription.stopped = true;
   ForEachLane([&](Partition& partition, Lane& lane) {
     if (&lane.subscription() != &subscription) return;
     if (lane.queued_in != nullptr) lane.queued_in->Remove(lane);
-    lane.Detach();
-    Touched(partition);
+    partition.Leave(lane);
   });
 }
 
@@ -179,57 +196,28 @@ void Shard::Resume(SubscriptionOnShard& subscription) {
   subscription.stopped = false;
   ForEachLane([&](Partition& partition, Lane& lane) {
     if (&lane.subscription() != &subscription || lane.closing()) return;
-    lane.Attach(CursorFor(partition, lane.next_to_take()));
-    Touched(partition);
+    partition.Join(lane);
   });
 }
 
 // ---- partitions and lanes
 
-void Shard::AddPartition(std::shared_ptr<PartitionFeed> feed, std::shared_ptr<MemoryAccount> memory, Offset start) {
-  auto partition = std::make_unique<Partition>();
-  partition->id = feed->partition();
-  partition->feed = std::move(feed);
-  partition->memory = std::move(memory);
-  partition->next_to_read = start;
-  auto* raw = partition.get();
-  partitions_[partition->id] = std::move(partition);
-  raw->feed->OnReadable([&shard_loop = loop(), this, id = raw->id, alive = std::weak_ptr<bool>(alive_)] {
+void Shard::AddPartition(const std::shared_ptr<PartitionFeed>& feed, std::shared_ptr<MemoryAccount> memory,
+                         Offset start) {
+  const auto id = feed->partition();
+  auto& partition = partitions_[id];
+  partition = std::make_unique<Partition>(*this, feed, std::move(memory), start, parts_.readers, parts_.ring_records);
+  partition->retry = parts_.retry != nullptr && id.topic == parts_.retry->topic();
+  feed->OnReadable([&shard_loop = loop(), this, id, alive = std::weak_ptr<bool>(alive_)] {
     shard_loop.Post([this, id, alive] {
       if (alive.expired()) return;
       const auto it = partitions_.find(id);
       if (it == partitions_.end()) return;
-      it->second->readable = true;
+      it->second->OnReadable();
       Touched(*it->second);
     });
   });
-  Touched(*raw);
-}
-
-PartitionRing::Sequence Shard::CursorFor(Partition& partition, Offset next) {
-  const bool read_by_none =
-      std::none_of(partition.lanes.begin(), partition.lanes.end(), [](const auto& lane) { return lane->attached(); });
-  // Nobody needs what lies between: with a long log it would be read for nothing.
-  if (next > partition.next_to_read && read_by_none) Rewind(partition, next);
-  if (next >= partition.next_to_read) return partition.ring.end();
-  const auto* first = partition.ring.At(partition.ring.begin());
-  if (first != nullptr && (*first)->offset() <= next) return partition.ring.begin();
-  Rewind(partition, next);
-  return partition.ring.end();
-}
-
-void Shard::Rewind(Partition& partition, Offset to) {
-  for (auto& lane : partition.lanes) {
-    if (lane->attached()) to = std::min(to, lane->next_to_take());
-  }
-  partition.ring.Clear();
-  for (auto& lane : partition.lanes) {
-    if (lane->attached()) lane->Attach(partition.ring.end());
-  }
-  partition.feed->SeekTo(to);
-  partition.next_to_read = to;
-  partition.readable = true;
-  Touched(partition);
+  Touched(*partition);
 }
 
 void Shard::AddLane(const TopicPartition& id, const LaneStart& start) {
@@ -237,13 +225,10 @@ void Shard::AddLane(const TopicPartition& id, const LaneStart& start) {
   const auto subscription = subscriptions_.find(start.subscription);
   if (it == partitions_.end() || subscription == subscriptions_.end()) return;  // given up meanwhile
   auto& partition = *it->second;
-  const bool stopped = subscription->second->stopped;
-  const auto cursor = stopped ? partition.ring.end() : CursorFor(partition, start.next);
-  auto lane =
-      std::make_unique<Lane>(*this, subscription->second, start.stats, partition, start.next, start.known, cursor);
-  if (stopped) lane->Detach();
-  partition.lanes.push_back(std::move(lane));
-  Wake(*partition.lanes.back());
+  auto& lane = *partition.lanes.emplace_back(
+      std::make_unique<Lane>(*this, subscription->second, start.stats, partition, start.next, start.known));
+  if (!subscription->second->stopped) partition.Join(lane);
+  Wake(lane);
   Touched(partition);
 }
 
@@ -288,6 +273,7 @@ void Shard::ForgetLanes(const std::function<bool(const Lane&)>& which) {
       if (!lane->closing() || !which(*lane)) continue;
       auto& waiting = lane->subscription().waiting_for_slot;
       waiting.erase(std::remove(waiting.begin(), waiting.end(), lane.get()), waiting.end());
+      partition->Leave(*lane);
       lane.reset();
     }
     lanes.erase(std::remove(lanes.begin(), lanes.end(), nullptr), lanes.end());
@@ -299,7 +285,7 @@ void Shard::RemovePartition(const TopicPartition& id) {
   const auto it = partitions_.find(id);
   if (it == partitions_.end()) return;
   assert(it->second->lanes.empty());
-  it->second->feed->OnReadable(nullptr);
+  it->second->Close();
   touched_.erase(std::remove(touched_.begin(), touched_.end(), it->second.get()), touched_.end());
   partitions_.erase(it);
 }
@@ -345,7 +331,7 @@ void Shard::EndOfWakeUp() {
   touched_now_.swap(touched_);
   for (Partition* partition : touched_now_) {
     partition->touched = false;
-    Refill(*partition);
+    partition->Refill(now);
   }
   touched_now_.clear();
   pumped_now_.swap(to_pump_);
@@ -392,41 +378,6 @@ void Shard::ReleaseSlot(SubscriptionOnShard& subscription, bool used) {
   if (others == 0) return;
   for (std::uint32_t shard = 0; shard < 64; ++shard) {
     if (((others >> shard) & 1U) != 0) parts_.wake_shard(shard);
-  }
-}
-
-void Shard::Refill(Partition& partition) {
-  auto slowest = partition.ring.end();
-  bool anybody = false;
-  for (const auto& lane : partition.lanes) {
-    if (!lane->attached()) continue;
-    anybody = true;
-    slowest = std::min(slowest, lane->cursor());
-  }
-  partition.ring.TrimBefore(slowest);
-  if (!anybody) return;  // paused or no subscription yet: what is unread stays in the feed
-  bool grown = false;
-  while (partition.readable) {
-    const auto held = static_cast<std::size_t>(partition.ring.end() - partition.ring.begin());
-    const auto room = partition.memory->Room();
-    if (held >= kRingRecords || room == 0) break;
-    read_buffer_.clear();
-    const auto n =
-        partition.feed->Read(std::min(kReadBatch, kRingRecords - held), std::min(room, kReadBatchBytes), read_buffer_);
-    if (n == 0) {
-      partition.readable = false;
-      break;
-    }
-    for (auto& record : read_buffer_) {
-      record->ChargeTo(partition.memory);
-      partition.next_to_read = record->offset() + 1;
-      partition.ring.Push(std::move(record));
-    }
-    grown = true;
-  }
-  if (!grown) return;
-  for (auto& lane : partition.lanes) {
-    if (lane->attached()) Wake(*lane);
   }
 }
 

@@ -12,23 +12,13 @@
 #include "worker/delivery/lane.h"
 #include "worker/delivery/limits.h"
 #include "worker/delivery/offset_store.h"
+#include "worker/delivery/partition.h"
 #include "worker/delivery/permit_queue.h"
+#include "worker/delivery/retry_sink.h"
 #include "worker/delivery/sender.h"
 #include "worker/runtime/loop.h"
 
 namespace posthorn::delivery {
-
-/// One owned partition on its shard: the feed, what was read from it, the lanes that read it.
-struct Partition {
-  TopicPartition id;
-  std::shared_ptr<PartitionFeed> feed;
-  std::shared_ptr<MemoryAccount> memory;
-  PartitionRing ring;
-  Offset next_to_read = 0;  // what the feed yields next is not below this
-  bool readable = true;     // the feed may have messages
-  bool touched = false;     // stands in the shard's list of partitions to look at
-  std::vector<std::unique_ptr<Lane>> lanes;
-};
 
 /// A subscription as a shard is told of it.
 struct SubscriptionUpdate {
@@ -62,10 +52,16 @@ class Shard {
     Sender* sender = nullptr;
     OffsetStore* offsets = nullptr;
     DeadLetterSink* dead_letters = nullptr;
+    RetrySink* retry = nullptr;       // null: nothing is parked
+    ReaderPool* readers = nullptr;    // null: no lane ever reads apart
+    std::size_t ring_records = 2048;  // read ahead of the slowest lane of a partition
     MembershipGuard* guard = nullptr;
     runtime::Nanoseconds longest_gap{0};  // between two wake-ups; after a longer one the membership is asked
+    std::size_t max_unfinished = Lane::kMaxUnfinished;  // between a lane's oldest unfinished and its newest message
     std::uint64_t seed = 0;
     std::function<void(std::uint32_t shard)> wake_shard;  // tells another shard that a slot may be free
+    /// Called about once a second while keys of a subscription are parked; the answer comes by Release.
+    std::function<void(const std::string& subscription)> ask_retry_progress;
   };
   explicit Shard(Parts parts);
   ~Shard();
@@ -78,7 +74,7 @@ class Shard {
 
   // What the dispatcher tells a shard.
   void SetSubscriptions(const std::vector<SubscriptionUpdate>& subscriptions);
-  void AddPartition(std::shared_ptr<PartitionFeed> feed, std::shared_ptr<MemoryAccount> memory, Offset start);
+  void AddPartition(const std::shared_ptr<PartitionFeed>& feed, std::shared_ptr<MemoryAccount> memory, Offset start);
   void AddLane(const TopicPartition& id, const LaneStart& start);
   /// Closes the lanes for which `which` holds; `drained` is called when all of them are done, at once when there are
   /// none. `commit`: their last positions are noted in the offset store before.
@@ -89,6 +85,10 @@ class Shard {
   /// Forgets closed lanes for which `which` holds. They must be drained.
   void ForgetLanes(const std::function<bool(const Lane&)>& which);
   void RemovePartition(const TopicPartition& id);
+  /// How many partitions the retry topic has; 0 (as at the start): unknown, nothing is parked.
+  void SetRetryPartitions(std::int32_t partitions) { retry_partitions_ = partitions; }
+  /// How far a subscription has come there.
+  void Release(const std::string& subscription, const RetryProgress& progress);
   /// Everything may start that can: the plan of a limit changed, slots came free, the membership was confirmed.
   void PumpAll();
 
@@ -107,16 +107,17 @@ class Shard {
   [[nodiscard]] Sender& sender() { return *parts_.sender; }
   [[nodiscard]] OffsetStore& offsets() { return *parts_.offsets; }
   [[nodiscard]] DeadLetterSink& dead_letters() { return *parts_.dead_letters; }
+  [[nodiscard]] RetrySink* retry() { return parts_.retry; }
+  [[nodiscard]] std::int32_t retry_partitions() const { return retry_partitions_; }
+  [[nodiscard]] std::size_t max_unfinished() const { return parts_.max_unfinished; }
 
  private:
   void EndOfWakeUp();
   void ScheduleEnd();
-  void Refill(Partition& partition);
   void Schedule(PermitQueue& queue);
-  void Rewind(Partition& partition, Offset to);
-  [[nodiscard]] PartitionRing::Sequence CursorFor(Partition& partition, Offset next);
   void Tick();
   void CommitTick();
+  void LookForStuck();
   void MoveToQueue(SubscriptionOnShard& subscription, const std::shared_ptr<PermitQueue>& queue);
   using QueuesByLimiter = std::map<const ratelimit::Limiter*, std::shared_ptr<PermitQueue>>;
   [[nodiscard]] std::shared_ptr<PermitQueue> QueueFor(const SubscriptionUpdate& update,
@@ -135,11 +136,11 @@ class Shard {
   std::vector<PermitQueue*> pumped_now_;
   std::vector<Partition*> touched_now_;
   bool end_scheduled_ = false;
+  std::int32_t retry_partitions_ = 0;
   runtime::SteadyTime last_wake_{};
   std::unique_ptr<runtime::Timer> tick_;
   runtime::SteadyTime next_commit_{};
   std::uint64_t random_state_;
-  std::vector<RecordPtr> read_buffer_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

@@ -58,17 +58,23 @@ struct ShardStats {
   Tally finished_without_record;  // not delivered, and `dead_letters: false`
   Tally not_sent;                 // permits spent without a request: taken back, or replaced by a later window's
   Tally dead_letter_failures;
+  Tally parked, parking_failures;                 // written to the retry topic; not in there, to be tried again
   Tally in_flight, waiting_for_permit, retrying;  // gauges
+  Tally parked_here;                              // gauge: read from the retry topic, not finished
   std::array<Tally, kDurationBoundsSeconds.size() + 1> duration_buckets;
   Tally duration_sum_ns;
   LabelCounts attempts_by_label;  // attempts started
 };
+
+/// What a lane reads: the partition's messages with the others, or apart through a reader of its own.
+enum class LaneReader : std::uint8_t { kShared, kOwn, kWaitsForOwn };
 
 /// One lane as an operator sees it.
 struct LaneStats {
   LaneStats(TopicPartition tp, Offset start) : partition(std::move(tp)), next(start) {}
   const TopicPartition partition;
   std::atomic<Offset> next;  // everything below is finished
+  std::atomic<LaneReader> reader{LaneReader::kShared};
 };
 
 /// A subscription in this worker, over all its shards.

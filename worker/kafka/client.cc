@@ -97,7 +97,7 @@ bool IsFor(Role role, const std::string& key) {
                                                                   "max.in.flight",
                                                                   "delivery.report.only.error"};
   const auto in = [&](const auto& list) { return std::find(list.begin(), list.end(), key) != list.end(); };
-  if (in(kConsumerOnly)) return role == Role::kMember;
+  if (in(kConsumerOnly)) return role == Role::kMember || role == Role::kReader;
   if (in(kProducerOnly)) return role == Role::kProducer;
   return true;
 }
@@ -108,6 +108,8 @@ const char* ToString(Role role) {
   switch (role) {
     case Role::kMember:
       return "member";
+    case Role::kReader:
+      return "reader";
     case Role::kAdmin:
       return "admin";
     case Role::kProducer:
@@ -144,6 +146,7 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
                             {"fetch.error.backoff.ms", "100"}});
     setter.Try("fetch.queue.backoff.ms", "10");  // from 2.2 on; before, ClusterWatch kicks the fetcher
   }
+  if (role == Role::kReader) good = good && set_all({{"fetch.wait.max.ms", config.embedded() ? "10" : "100"}});
   if (role == Role::kProducer)
     // The brokers judge the size: what a topic took must be writable to the dead letters too.
     good = good && set_all({{"linger.ms", "5"}, {"message.timeout.ms", "30000"}, {"message.max.bytes", "1000000000"}});
@@ -160,6 +163,20 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
                             {"auto.offset.reset", "earliest"}});
     if (config.static_member()) good = good && setter.Set("group.instance.id", config.instance());
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR);
+  }
+  if (role == Role::kReader) {
+    // Beside the data consumer, for as many partitions, several times over: an eighth of what that one may hold.
+    const std::uint64_t kib = std::clamp<std::uint64_t>(config.memory() / 2 / 8 / kAssumedPartitions / 1024, 64, 1024);
+    const std::uint64_t messages = std::clamp<std::uint64_t>(kib * 1024 / 256, 1024, 100'000);
+    good = good && set_all({{"enable.auto.commit", "false"},
+                            {"enable.auto.offset.store", "false"},
+                            {"enable.partition.eof", "false"},
+                            {"auto.offset.reset", "earliest"},
+                            {"queued.max.messages.kbytes", std::to_string(kib)},
+                            {"queued.min.messages", std::to_string(messages)},
+                            {"fetch.message.max.bytes", std::to_string(kib * 1024)}});
+    setter.Try("fetch.queue.backoff.ms", "10");
+    rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR);
   }
   if (role == Role::kAdmin) {
     // It joins nothing, but without a group librdkafka (2.0.2 to 2.8.0 at least) crashes when ListConsumerGroupOffsets

@@ -13,6 +13,7 @@ namespace posthorn::kafka {
 /// What a client is for; each role has settings of its own.
 enum class Role {
   kMember,    // the data consumer, member of the fleet's group
+  kReader,    // further readers of partitions, in no group
   kAdmin,     // questions and offsets; never fetches
   kProducer,  // acknowledged by all in-sync replicas
 };

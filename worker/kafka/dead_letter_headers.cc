@@ -40,7 +40,7 @@ HeaderList DeadLetterHeaders(const delivery::DeadLetter& letter) {
   add("posthorn-subscription", letter.subscription);
   add("posthorn-topic", letter.partition.topic);
   add("posthorn-partition", std::to_string(letter.partition.partition));
-  add("posthorn-offset", std::to_string(letter.record->offset()));
+  add("posthorn-offset", std::to_string(letter.record->source_offset()));
   add("posthorn-attempts", std::to_string(letter.attempts));
   if (letter.first_attempt) add("posthorn-first-attempt", FormatTime(*letter.first_attempt));
   if (letter.last_attempt) add("posthorn-last-attempt", FormatTime(*letter.last_attempt));

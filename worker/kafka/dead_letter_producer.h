@@ -9,6 +9,8 @@
 
 namespace posthorn::kafka {
 
+class AckedProducer;
+
 /// For metrics.
 struct DeadLetterStats {
   std::uint64_t written = 0;
@@ -16,18 +18,14 @@ struct DeadLetterStats {
   std::uint64_t in_flight = 0;  // given and not answered yet
 };
 
-/// DeadLetterSink over an idempotent producer that waits for all in-sync replicas. The topic `<fleet>.dead-letters` is
-/// created at start when it is missing, with the brokers' defaults.
-///
-/// Threads  Write from any thread, never blocks. `done` on the producer's thread; on destruction what is not
-/// acknowledged
-///          within 2 s is answered with false from the destroying thread.
-/// Time     `done(false)` after at most 30 s without an acknowledgement; at once when the client's queue is full.
-/// Errors   A fatal error of the client (a lost sequence) replaces it by a new one.
+/// DeadLetterSink over AckedProducer, with its promises. The topic `<fleet>.dead-letters` is created at start when it
+/// is missing, with the brokers' defaults.
 class KafkaDeadLetterSink final : public delivery::DeadLetterSink {
  public:
-  /// Null and `error` set when the client cannot be made (see ClientConfig::Faults). Opens no connection yet.
+  /// With a producer of its own. Null and `error` set when the client cannot be made (see ClientConfig::Faults).
   static std::unique_ptr<KafkaDeadLetterSink> Create(const ClientConfig& config, std::string& error);
+  /// `producer`: from MakeFleetProducer; ends with the last of those that share it.
+  explicit KafkaDeadLetterSink(std::shared_ptr<AckedProducer> producer);
   ~KafkaDeadLetterSink() override;
   KafkaDeadLetterSink(const KafkaDeadLetterSink&) = delete;
   KafkaDeadLetterSink& operator=(const KafkaDeadLetterSink&) = delete;
@@ -38,9 +36,7 @@ class KafkaDeadLetterSink final : public delivery::DeadLetterSink {
   [[nodiscard]] DeadLetterStats stats() const;
 
  private:
-  class Impl;
-  explicit KafkaDeadLetterSink(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<AckedProducer> producer_;
 };
 
 }  // namespace posthorn::kafka

@@ -572,10 +572,7 @@ Membership::~Membership() = default;
 std::unique_ptr<Membership> Membership::Create(const ClientConfig& config, std::string& error) {
   auto conf = BuildConf(config, Role::kMember, error);
   if (conf == nullptr) return nullptr;
-  QueueLimits limits;
-  limits.messages = std::stoul(ReadBack(conf.get(), "queued.min.messages").value_or("100000"));
-  limits.bytes = std::stoul(ReadBack(conf.get(), "queued.max.messages.kbytes").value_or("65536")) * 1024;
-  limits.kick = !ReadBack(conf.get(), "fetch.queue.backoff.ms");
+  const auto limits = LimitsOf(conf.get());
   auto consumer = NewClient(std::move(conf), Role::kMember, error);
   auto admin = NewClient(config, Role::kAdmin, error);
   if (consumer == nullptr || admin == nullptr) return nullptr;

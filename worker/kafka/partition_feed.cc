@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "worker/kafka/client.h"
 #include "worker/runtime/log.h"
 
 namespace posthorn::kafka {
@@ -27,6 +28,14 @@ void CopyHeaders(const rd_kafka_message_t& message, std::vector<delivery::Header
 }
 
 }  // namespace
+
+QueueLimits LimitsOf(const rd_kafka_conf_t* conf) {
+  QueueLimits limits;
+  limits.messages = std::stoul(ReadBack(conf, "queued.min.messages").value_or("100000"));
+  limits.bytes = std::stoul(ReadBack(conf, "queued.max.messages.kbytes").value_or("65536")) * 1024;
+  limits.kick = !ReadBack(conf, "fetch.queue.backoff.ms");
+  return limits;
+}
 
 QueueFeed::QueueFeed(FeedHost& host, rd_kafka_t* client, delivery::TopicPartition partition, QueuePtr queue,
                      QueueLimits limits)

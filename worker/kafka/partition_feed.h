@@ -35,6 +35,8 @@ struct QueueLimits {
   bool kick = false;  // this librdkafka sleeps up to 1 s beside a drained queue
 };
 
+QueueLimits LimitsOf(const rd_kafka_conf_t* conf);
+
 /// PartitionFeed over a partition's own queue, taken off the consumer before the partition is assigned.
 ///
 /// A seek is done by the membership thread, because librdkafka refuses it while fetching has not begun; until it is

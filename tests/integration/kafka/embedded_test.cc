@@ -4,14 +4,19 @@
 
 #include <atomic>
 #include <future>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tests/integration/kafka/recording_worker.h"
 #include "worker/kafka/dead_letter_producer.h"
 #include "worker/kafka/embedded_broker.h"
+#include "worker/kafka/fleet_topics.h"
 #include "worker/kafka/offset_store.h"
+#include "worker/kafka/reader_pool.h"
 #include "worker/kafka/producer.h"
+#include "worker/kafka/retry_producer.h"
 #include "worker/runtime/clock.h"
 
 namespace posthorn::kafka {
@@ -190,6 +195,83 @@ TEST_F(EmbeddedTest, ReadStopsAtItsBounds) {
     EXPECT_EQ(feed->Read(50, some[0]->memory() * 3, some), 3U);
   });
   EXPECT_EQ(Offsets(some), Range(0, 9));
+}
+
+// ---- readers beside the group
+
+/// Reads one feed, waiting for its wake-ups.
+class OneReader {
+ public:
+  explicit OneReader(std::shared_ptr<delivery::PartitionFeed> feed) : feed_(std::move(feed)) {
+    feed_->OnReadable([this] {
+      const std::lock_guard lock(mutex_);
+      readable_ = true;
+      changed_.notify_one();
+    });
+  }
+  ~OneReader() { feed_.reset(); }
+  /// The offsets of the next `count` messages; fewer after 20 s.
+  std::vector<delivery::Offset> Next(std::size_t count) {
+    std::vector<delivery::RecordPtr> records;
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (records.size() < count) {
+      if (feed_->Read(count - records.size(), std::size_t{1} << 20, records) > 0) continue;
+      std::unique_lock lock(mutex_);
+      if (!changed_.wait_until(lock, deadline, [this] { return readable_; })) break;
+      readable_ = false;
+    }
+    return Offsets(records);
+  }
+  delivery::PartitionFeed& feed() { return *feed_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool readable_ = false;
+  std::shared_ptr<delivery::PartitionFeed> feed_;
+};
+
+TEST_F(EmbeddedTest, ReadersOfTheirOwnStandWhereTheyWereOpened) {
+  Produce("orders", 0, 0, 1000);
+  Produce("orders", 1, 0, 100);
+  KafkaReaderPool pool(Config(), {});
+  OneReader far(pool.Open({"orders", 0}, 10));
+  OneReader near(pool.Open({"orders", 0}, 990));
+  OneReader other(pool.Open({"orders", 1}, 0));
+  EXPECT_EQ(far.Next(990), Range(10, 1000));
+  EXPECT_EQ(near.Next(10), Range(990, 1000));
+  EXPECT_EQ(other.Next(100), Range(0, 100));
+  EXPECT_EQ(pool.state().clients, 2u) << "a client reads each partition once";
+  EXPECT_EQ(pool.state().readers, 3u);
+  Produce("orders", 0, 1000, 1010);
+  EXPECT_EQ(far.Next(10), Range(1000, 1010));
+  EXPECT_EQ(near.Next(10), Range(1000, 1010));
+  EXPECT_EQ(far.feed().LogEnd(), 1010);
+  far.feed().SeekTo(500);
+  EXPECT_EQ(far.Next(510), Range(500, 1010));
+}
+
+TEST_F(EmbeddedTest, AReaderBeyondTheEndGoesOnAtTheEarliest) {
+  Produce("orders", 0, 0, 20);
+  KafkaReaderPool pool(Config(), {});
+  OneReader reader(pool.Open({"orders", 0}, 1'000));
+  EXPECT_EQ(reader.Next(20), Range(0, 20));
+}
+
+TEST_F(EmbeddedTest, ReadersAreOpenedAndLetGoAgainAndAgain) {
+  Produce("orders", 0, 0, 50);
+  KafkaReaderPool::Options options;
+  options.idle = 0ms;
+  KafkaReaderPool pool(Config(), options);
+  for (int round = 0; round < 20; ++round) {
+    const auto unread = pool.Open({"orders", 0}, 0);
+    OneReader first(pool.Open({"orders", 0}, round));
+    OneReader second(pool.Open({"orders", 1}, 0));
+    EXPECT_EQ(first.Next(5), Range(round, round + 5));
+  }
+  OneReader last(pool.Open({"orders", 0}, 0));
+  EXPECT_EQ(last.Next(50), Range(0, 50));
+  EXPECT_LE(pool.state().clients, 2u);
 }
 
 TEST_F(EmbeddedTest, SubscribesLive) {
@@ -417,6 +499,65 @@ TEST_F(EmbeddedTest, DeadLettersCarryTheOriginalAndTheReason) {
   EXPECT_EQ(record->FindHeader("posthorn-reason")->value, "gone");
   EXPECT_EQ(record->FindHeader("posthorn-offset")->value, "41");
   EXPECT_EQ(record->FindHeader("posthorn-last-status")->value, "410");
+}
+
+TEST_F(EmbeddedTest, ParkedMessagesComeBackWithTheirState) {
+  std::string error;
+  ASSERT_TRUE(broker_->CreateTopic("fleet.retry", 2, error)) << error;
+  const auto producer = MakeFleetProducer(Config(), {}, error);
+  ASSERT_NE(producer, nullptr) << error;
+  KafkaRetrySink sink(producer);
+  EXPECT_EQ(sink.topic(), "fleet.retry");
+  const std::vector<delivery::HeaderView> headers{{"trace", "t1"}, {"none", std::nullopt}};
+  delivery::Record::Parts parts;
+  parts.offset = 41;
+  parts.timestamp_ms = 1'700'000'000'123;
+  parts.key = "k";
+  parts.value = "v";
+  parts.headers = &headers;
+  delivery::RetryState state;
+  state.subscription = "billing";
+  state.source = {"orders", 7};
+  state.source_offset = 41;
+  state.source_timestamp_ms = parts.timestamp_ms;
+  state.attempts = 3;
+  state.first_seen_ms = 1'700'000'001'000;
+  const auto record = delivery::Record::Copy(parts);
+  for (delivery::Offset expected = 0; expected < 3; ++expected) {
+    std::promise<std::optional<delivery::Offset>> done;
+    sink.Write(1, record, state, [&](std::optional<delivery::Offset> at) { done.set_value(at); });
+    EXPECT_EQ(done.get_future().get(), expected);
+  }
+
+  RecordingWorker worker(Config("reader"), {sink.topic()}, {});
+  ASSERT_TRUE(worker.WaitForRecords({"fleet.retry", 1}, 3));
+  const auto back = delivery::FromRetryTopic(*worker.Records({"fleet.retry", 1})[2]);
+  ASSERT_TRUE(std::holds_alternative<delivery::RecordPtr>(back));
+  const auto& message = *std::get<delivery::RecordPtr>(back);
+  ASSERT_NE(message.retry(), nullptr);
+  EXPECT_EQ(*message.retry(), state);
+  EXPECT_EQ(message.offset(), 2);
+  EXPECT_EQ(message.source_offset(), 41);
+  EXPECT_EQ(message.timestamp_ms(), parts.timestamp_ms);
+  EXPECT_EQ(message.key(), "k");
+  EXPECT_EQ(message.value(), "v");
+  ASSERT_THAT(message.headers(), SizeIs(2));
+  EXPECT_EQ(message.headers()[1].value, std::nullopt);
+}
+
+TEST_F(EmbeddedTest, ParkingThatCannotBeDoneIsAnswered) {
+  std::string error;
+  auto producer = MakeFleetProducer(Config(), {}, error);
+  ASSERT_NE(producer, nullptr) << error;
+  auto sink = std::make_unique<KafkaRetrySink>(std::move(producer));
+  broker_->SetDown(true);
+  std::atomic<int> answers{0};
+  for (int i = 0; i < 10; ++i) {
+    sink->Write(0, delivery::Record::Copy({}), {},
+                [&](std::optional<delivery::Offset> at) { answers += at ? 100 : 1; });
+  }
+  sink.reset();
+  EXPECT_EQ(answers, 10);
 }
 
 TEST_F(EmbeddedTest, DeadLettersThatCannotBeWrittenAreAnswered) {

@@ -34,7 +34,7 @@ def run_with(test, while_away):
     while_away()
     expired_before = len(test.dead_letters())
     system.eventually("messages expire while the endpoint is away",
-                      lambda: len(test.dead_letters()) > expired_before + BATCH // 4, within=AWAY_SECONDS, every=0.5)
+                      lambda: len(test.dead_letters()) > expired_before + BATCH // 20, within=AWAY_SECONDS, every=0.5)
     system.time.sleep(max(0.0, AWAY_SECONDS - (system.time.monotonic() - gone)))
     sink.start()
     test.say("the sink is back")
@@ -57,7 +57,7 @@ def run_with(test, while_away):
     delivered = sink.delivered()
     test.say(f"{len(produced)} produced, {len(delivered)} delivered in {len(sink.requests())} attempts, {len(letters)} dead letters")
     checks.reasons(letters, {"expired"})
-    checks.require(len(letters) >= BATCH // 4, "hardly anything expired although the endpoint was away four times the TTL")
+    checks.require(len(letters) >= BATCH // 20, "hardly anything expired although the endpoint was away four times the TTL")
     checks.require(sum(not request.ok for request in sink.requests()) > BATCH // 10, "the sink did not fail its share")
     late = [letter for letter in letters if letter.attempts and not any(
         key in letter.headers for key in ("posthorn-last-status", "posthorn-last-error"))]

@@ -16,8 +16,11 @@ def run(test):
         {"name": "billing", "topic": topic, "endpoint": sink.endpoint, "max_rate": "1/s"}, instances=3), 1)
     test.fleet_of(3)
     # Every worker must own partitions: a slot without messages would leave its seconds empty.
-    system.eventually("all partitions have an owner, every worker some", lambda: sorted(
-        worker.metric("posthorn_group_partitions_owned") for worker in test.workers) == [4, 4, 4], within=30)
+    def owned():
+        counts = [worker.metric("posthorn_group_partitions_owned") for worker in test.workers]
+        return sum(counts) == 12 and min(counts) > 0
+
+    system.eventually("all partitions have an owner, every worker some", owned, within=30)
     first = system.next_label() + 1
     system.await_label(first + SECONDS - 1)
 

@@ -23,6 +23,7 @@ struct ShownWorker {
   bool confirmed = true;
   kafka::OffsetStoreStats offsets;
   kafka::DeadLetterStats dead_letters;
+  std::uint64_t retry_ignored = 0;
   std::shared_ptr<delivery::MemoryBudget> memory = std::make_shared<delivery::MemoryBudget>(1000);
   std::vector<runtime::Loop*> loops;
 
@@ -45,6 +46,7 @@ struct ShownWorker {
     view->membership_confirmed = [this] { return confirmed; };
     view->offsets = [this] { return offsets; };
     view->dead_letters = [this] { return dead_letters; };
+    view->retry_ignored = [this] { return retry_ignored; };
     view->memory = memory;
     return view;
   }
@@ -71,7 +73,7 @@ struct ShownWorker {
     config->endpoint = "https://user:secret@billing.example:8443/hooks/orders?token=secret#top";
     config->limit = limit;
     auto shared = std::make_shared<delivery::SubscriptionShared>(name, config->max_in_flight, 2);
-    subscriptions.push_back({config, shared, {}});
+    subscriptions.push_back({config, shared, {}, {}});
     return *shared;
   }
 

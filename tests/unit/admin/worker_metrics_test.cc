@@ -37,6 +37,8 @@ struct WorkerMetricsTest : ::testing::Test {
     }
     worker.Slow(billing);
     worker.subscriptions[0].lanes = {{{"orders", 0}, 90, 100}, {{"orders", 1}, 5, -1}, {{"orders", 2}, 8, 7}};
+    worker.subscriptions[0].lanes[1].reader = delivery::LaneReader::kOwn;
+    worker.subscriptions[0].lanes[2].reader = delivery::LaneReader::kWaitsForOwn;
     worker.Accept();
     worker.watch.refused = 3;
     worker.watch.newest_refused = true;
@@ -100,6 +102,8 @@ TEST_F(WorkerMetricsTest, SumsTheShards) {
   EXPECT_THAT(text, HasSubstr("\nposthorn_in_flight{subscription=\"billing\"} 6\n"));
   EXPECT_THAT(text, HasSubstr("\nposthorn_retrying{subscription=\"billing\"} 8\n"));
   EXPECT_THAT(text, HasSubstr("\nposthorn_endpoint_health{subscription=\"billing\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nposthorn_own_readers{subscription=\"billing\",state=\"reading\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nposthorn_own_readers{subscription=\"billing\",state=\"waiting\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("\nposthorn_endpoint_ceiling_attempts_per_second{subscription=\"billing\"} 50\n"));
   EXPECT_THAT(text, HasSubstr("_seconds_bucket{subscription=\"billing\",le=\"0.001\"} 12\n"));
   EXPECT_THAT(text, HasSubstr("_seconds_bucket{subscription=\"billing\",le=\"10\"} 12\n"));

@@ -33,6 +33,7 @@ memory: 128MiB
 shutdown_timeout: 10s
 shares: static
 log: { level: warning, format: json }
+own_readers: 7
 commit_requests_per_second: 200
 max_clock_offset: 50ms
 )",
@@ -54,6 +55,7 @@ max_clock_offset: 50ms
   EXPECT_EQ(d.shutdown_timeout, Milliseconds(10'000));
   EXPECT_EQ(d.log_level, "warning");
   EXPECT_TRUE(d.log_json);
+  EXPECT_EQ(d.own_readers, 7u);
   EXPECT_EQ(d.commit_requests_per_second, 200u);
   EXPECT_EQ(d.max_clock_offset, Milliseconds(50));
 }

@@ -44,8 +44,13 @@ const std::map<std::string, Cases> kDeploymentCases{
     {"shares", {{"static"}, {"adaptive", "dynamic"}}},
     {"log.level", {{"debug", "info", "warning", "error"}, {"Info", "trace", "3"}}},
     {"log.format", {{"text", "json"}, {"xml"}}},
+    {"own_readers", {{"0", "4", "32"}, {"33", "-1", "many"}}},
     {"commit_requests_per_second", {{"1", "150", "100000"}, {"0", "100001", "10/s", "-1"}}},
     {"max_clock_offset", {{"0ms", "100ms", "10s"}, {"100", "11s"}}},
+    {"max_unfinished", {{"10", "10000", "1000000"}, {"9", "1000001", "-1", "~"}}},
+    {"retry_topic.partitions", {{"1", "3", "1000"}, {"0", "1001", "~"}}},
+    {"retry_topic.replication", {{"1", "3", "100"}, {"0", "101", "-1"}}},
+    {"retry_topic.retention", {{"1h", "336h"}, {"59min", "87601h", "14d", "336"}}},
 };
 
 const std::map<std::string, Cases> kSubscriptionsCases{

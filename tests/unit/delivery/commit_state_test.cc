@@ -136,6 +136,33 @@ TEST(CommitStateTest, WhatIsNotOursIsNotTrusted) {
   EXPECT_EQ(FaultOf(-1, metadata), CommitStateFault::kDamaged);
 }
 
+TEST(CommitStateTest, ParkedKeysAlwaysFit) {
+  std::mt19937_64 random(5);
+  for (const std::size_t keys : {1U, 2U, 100U, 300U, 1000U, 4000U, 4096U}) {
+    std::set<std::uint16_t> slots;
+    while (slots.size() < keys) slots.insert(static_cast<std::uint16_t>(random() % ParkedKeys::kSlots));
+    CommitState state;
+    state.parked = {{slots.begin(), slots.end()}, Offset{1} << 40};
+    EXPECT_EQ(Decoded(7, EncodeCommitState(7, state)), state);
+    if (keys == 1) {
+      EXPECT_LE(EncodeCommitState(7, state).size(), 4U + 24U);
+    }
+
+    // Beside more than would fit without them.
+    for (Offset offset = 10; offset < 100'000; offset += 2 + static_cast<Offset>(random() % 9)) {
+      state.finished.push_back({offset, offset + 1});
+    }
+    for (Offset offset = 0; offset < 1000; ++offset) state.tried.push_back({100'000 + offset, 1, kNowMs, kNowMs});
+    const auto metadata = EncodeCommitState(7, state);
+    EXPECT_LE(metadata.size(), kMaxCommitMetadata);
+    const auto back = Decoded(7, metadata);
+    EXPECT_EQ(back.parked, state.parked);
+    EXPECT_GT(back.finished.size(), 500U);
+    ExpectPrefix(state, back);
+    test::FuzzCommitState(reinterpret_cast<const std::uint8_t*>(metadata.data()), metadata.size());
+  }
+}
+
 TEST(CommitStateTest, EveryDamagedCharacterIsNoticed) {
   const CommitState state{{{3, 9}, {12, 13}}, {{1, 1, kNowMs, kNowMs}, {2, 7, kNowMs, kNowMs + 60'000}}};
   const auto metadata = EncodeCommitState(1, state);

@@ -16,6 +16,8 @@
 #include "tests/support/fake_feed.h"
 #include "tests/support/fake_guard.h"
 #include "tests/support/fake_offset_store.h"
+#include "tests/support/fake_readers.h"
+#include "tests/support/fake_retry_sink.h"
 #include "tests/support/fake_sender.h"
 #include "tests/support/manual_loop.h"
 #include "worker/delivery/dispatcher.h"
@@ -27,7 +29,16 @@ namespace posthorn::delivery {
 /// shards run on a thread of their own while the test's thread runs the loops.
 class DispatcherBench {
  public:
-  DispatcherBench() {
+  /// `retry_topic`: empty for a fleet without one. `max_unfinished`: the bound of each lane.
+  explicit DispatcherBench(std::string retry_topic = {}, std::size_t max_unfinished = Lane::kMaxUnfinished,
+                           std::size_t ring_records = 2048)
+      : retry(retry_topic) {
+    retry.append = [this](std::int32_t partition, test::FakeLog::Entry entry) {
+      const TopicPartition id{retry.topic(), partition};
+      const auto offset = Log(id)->Append(std::move(entry));
+      if (const auto feed = feeds.find(id); feed != feeds.end()) feed->second->Wake();
+      return offset;
+    };
     for (std::uint32_t i = 0; i < 2; ++i) {
       senders.push_back(std::make_unique<test::FakeSender>(world.clock));
       Shard::Parts parts;
@@ -38,6 +49,11 @@ class DispatcherBench {
       parts.offsets = &offsets;
       parts.dead_letters = &dead_letters;
       parts.guard = &guard;
+      parts.max_unfinished = max_unfinished;
+      if (!retry_topic.empty()) parts.retry = &retry;
+      parts.ask_retry_progress = [this](const std::string& subscription) { on_ask_progress(subscription); };
+      parts.readers = &readers;
+      parts.ring_records = ring_records;
       parts.longest_gap = std::chrono::seconds(20);
       parts.seed = i;
       parts.wake_shard = [this](std::uint32_t shard) {
@@ -59,6 +75,7 @@ class DispatcherBench {
     parts.limits = &limits;
     parts.offsets = &offsets;
     parts.memory = memory;
+    parts.retry_topic = retry_topic;
     parts.subscribe = [this](std::set<std::string> topics) { subscribed.push_back(std::move(topics)); };
     parts.retry = std::chrono::milliseconds(1);
     dispatcher = std::make_unique<Dispatcher>(std::move(parts));
@@ -131,6 +148,7 @@ class DispatcherBench {
   void Append(const TopicPartition& id, std::size_t n = 1) {
     Log(id)->AppendMany(n);
     if (const auto feed = feeds.find(id); feed != feeds.end()) feed->second->Wake();
+    readers.Wake();
     world.RunReady();
   }
   std::vector<Offset> Assign(const std::vector<TopicPartition>& ids) {
@@ -183,6 +201,11 @@ class DispatcherBench {
   test::FakeOffsetStore offsets;
   test::FakeDeadLetters dead_letters;
   test::FakeGuard guard;
+  test::FakeRetrySink retry;
+  std::function<void(const std::string&)> on_ask_progress = [this](const std::string& subscription) {
+    dispatcher->AskRetryProgress(subscription);
+  };
+  test::FakeReaders readers{[this](const TopicPartition& id) { return Log(id); }};
   fleet::LimitBook limits{{0, 0, {}}};
   std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::uint64_t{64} << 20);
   config::Snapshot snapshot;

@@ -117,10 +117,10 @@ TEST_F(DispatcherTest, PartitionsAreSpreadOverTheShards) {
   Assign({{"a", 0}, {"a", 1}, {"a", 2}, {"a", 3}});
   EXPECT_EQ(senders[0]->pending.size(), 2u);
   EXPECT_EQ(senders[1]->pending.size(), 2u);
-  EXPECT_EQ(memory->partitions, 4u);
+  EXPECT_EQ(memory->parts, 4u);
   OkAll();
   Revoke({{"a", 0}, {"a", 2}});
-  EXPECT_EQ(memory->partitions, 2u);
+  EXPECT_EQ(memory->parts, 2u);
   Assign({{"a", 4}, {"a", 5}});
   EXPECT_EQ(senders[0]->pending.size() + senders[1]->pending.size(), 2u);
 }

@@ -132,9 +132,9 @@ TEST(EndpointHealthTest, FallsWithinASecondThenProbesThenIsBackWithinTen) {
         }
         EXPECT_LE(static_cast<double>(s.Started(failed + seconds(1), failed + seconds(2))), 0.6 * rate + 4);
         EXPECT_EQ(s.health.Show(s.now).state, State::kProbing);
-        // One per backoff: 1, 2, 4, 8 s.
-        EXPECT_LE(s.Started(failed + seconds(9), failed + seconds(20)), 3u);
-        EXPECT_GE(s.Started(failed + seconds(9), failed + seconds(20)), 1u);
+        // One per kLongestProbe by now.
+        EXPECT_LE(s.Started(failed + seconds(9), failed + seconds(20)), 6u);
+        EXPECT_GE(s.Started(failed + seconds(9), failed + seconds(20)), 4u);
         const auto probe = s.health.Show(s.now).until;
         s.Run(probe - s.now + seconds(8), kAllGood);
         EXPECT_EQ(s.health.Show(s.now).state, State::kHealthy);

@@ -28,7 +28,9 @@ constexpr std::uint64_t kHistories = 2'000;
 
 class History : DispatcherBench {
  public:
-  explicit History(std::uint64_t seed) : random_(seed) {
+  explicit History(std::uint64_t seed)
+      : DispatcherBench({}, Lane::kMaxUnfinished, seed % 3 == 0 ? 2048 : 1 + seed % 4), random_(seed) {
+    readers.most = Below(3);
     dead_letters.on_written = [this](const DeadLetter& letter) {
       MarkFinished({{letter.subscription, letter.partition}, letter.record->offset()});
     };
@@ -122,7 +124,7 @@ class History : DispatcherBench {
       case 1: {
         const TopicPartition id{Chance(50) ? "a" : "b", static_cast<std::int32_t>(Below(2))};
         if (Chance(20)) Log(id)->Skip(3);
-        if (Log(id)->entries.size() < 12) Append(id, 1 + Below(4));
+        if (Log(id)->entries.size() < 24) Append(id, 1 + Below(4));
         break;
       }
       case 2:
@@ -322,7 +324,9 @@ class History : DispatcherBench {
       }
       if (view.shared->slots.used() != 0) Fault("a slot was kept");
     }
-    if (memory->used != 0) Fault("memory was kept");
+    if (memory->used != 0 || memory->parts != 0) Fault("memory was kept");
+    if (readers.too_many != 0) Fault("more readers than there are");
+    if (readers.open() != 0) Fault("a reader was kept");
     const auto written = Written().size();
     world.Advance(seconds(5));
     if (pending() != 0 || Written().size() != written) Fault("something went on after everything was given back");

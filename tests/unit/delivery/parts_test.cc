@@ -162,7 +162,7 @@ TEST(MemoryAccountTest, RecordsCountUntilTheLastReferenceGoes) {
 
 TEST(MemoryAccountTest, RoomIsAnEqualPart) {
   const auto budget = std::make_shared<MemoryBudget>(1'000);
-  budget->partitions = 4;
+  budget->parts = 4;
   MemoryAccount a(budget);
   MemoryAccount b(budget);
   EXPECT_EQ(a.Room(), 250u);

@@ -13,6 +13,7 @@
 #include "tests/support/fake_feed.h"
 #include "tests/support/fake_guard.h"
 #include "tests/support/fake_offset_store.h"
+#include "tests/support/fake_readers.h"
 #include "tests/support/fake_sender.h"
 #include "tests/support/manual_loop.h"
 #include "worker/delivery/shard.h"
@@ -28,7 +29,7 @@ inline const TopicPartition kPartition{"t", 0};
 /// Shards on manual loops with everything around them faked. Time stands still unless a test lets it pass.
 class ShardTest : public ::testing::Test {
  protected:
-  ShardTest() { MakeShards(1); }
+  explicit ShardTest(std::size_t ring = 2048) : ring_records(ring) { MakeShards(1); }
   ~ShardTest() override {
     for (std::size_t i = 0; i < shards.size(); ++i) CloseAll(i);
   }
@@ -44,6 +45,8 @@ class ShardTest : public ::testing::Test {
       parts.offsets = &offsets;
       parts.dead_letters = &dead_letters;
       parts.guard = &guard;
+      parts.readers = &readers;
+      parts.ring_records = ring_records;
       parts.longest_gap = seconds(20);
       parts.wake_shard = [this](std::uint32_t shard) {
         ++cross_wakes;
@@ -114,7 +117,7 @@ class ShardTest : public ::testing::Test {
   test::FakeFeed& AddPartition(const TopicPartition& id = kPartition, Offset start = 0, std::size_t shard = 0) {
     auto feed = std::make_shared<test::FakeFeed>(id, Log(id));
     feed->StartAt(start);
-    memory->partitions.fetch_add(1);
+    memory->parts.fetch_add(1);
     shards[shard]->AddPartition(feed, std::make_shared<MemoryAccount>(memory), start);
     feeds[id] = feed;
     return *feed;
@@ -137,6 +140,7 @@ class ShardTest : public ::testing::Test {
   void Append(std::size_t n, const TopicPartition& id = kPartition) {
     Log(id)->AppendMany(n);
     feeds[id]->Wake();
+    readers.Wake();
     world.RunReady();
   }
 
@@ -179,6 +183,7 @@ class ShardTest : public ::testing::Test {
   test::FakeOffsetStore offsets;
   test::FakeDeadLetters dead_letters;
   test::FakeGuard guard;
+  test::FakeReaders readers{[this](const TopicPartition& id) { return Log(id); }};
   std::shared_ptr<MemoryBudget> memory = std::make_shared<MemoryBudget>(std::uint64_t{64} << 20);
   std::map<std::string, config::Subscription> configs;
   std::map<std::string, std::shared_ptr<SubscriptionShared>> shared;
@@ -187,6 +192,7 @@ class ShardTest : public ::testing::Test {
   std::map<TopicPartition, std::shared_ptr<test::FakeLog>> logs;
   std::map<TopicPartition, std::shared_ptr<test::FakeFeed>> feeds;
   std::shared_ptr<LaneStats> lane_stats;
+  const std::size_t ring_records;
   int cross_wakes = 0;
   std::vector<std::unique_ptr<test::FakeSender>> senders;
   std::vector<std::unique_ptr<Shard>> shards;

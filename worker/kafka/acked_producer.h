@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "worker/kafka/client_config.h"
+
+namespace posthorn::kafka {
+
+/// Writes records to the fleet's own topics and says when each is safe: one idempotent producer that waits for all
+/// in-sync replicas. The topics are created at start when they are missing; a failure is shown and tried again.
+///
+/// Threads  Write and stats from any thread, never blocking. `done` on the producer's thread; on destruction what is
+///          not acknowledged within 2 s is answered from the destroying thread.
+/// Time     An answer after at most 30 s without an acknowledgement; at once when the client's queue is full.
+/// Errors   A fatal error of the client (a lost sequence) replaces it by a new one.
+class AckedProducer {
+ public:
+  struct Topic {
+    std::string name;
+    std::string what;      // for the log, e.g. "dead-letter topic"
+    int partitions = -1;   // -1: the brokers' own number
+    int replication = -1;  // -1: the brokers' own number
+    std::vector<std::pair<std::string, std::string>> settings;
+  };
+  struct Outgoing {
+    std::size_t topic = 0;        // index
+    std::int32_t partition = -1;  // -1: by the key
+    std::optional<std::string_view> key;
+    std::optional<std::string_view> value;
+    const std::vector<std::pair<std::string, std::optional<std::string>>>* headers = nullptr;
+  };
+  struct Stats {
+    std::uint64_t written = 0;
+    std::uint64_t failed = 0;     // answered without an offset
+    std::uint64_t in_flight = 0;  // given and not answered yet
+  };
+  struct Answer {
+    std::optional<std::int64_t> offset;  // unset: not acknowledged, it may be written or not
+    bool too_large = false;              // not written, and never will be: the topic takes no record of that size
+  };
+  using Done = std::function<void(const Answer& answer)>;
+
+  /// Null and `error` set when the client cannot be made (see ClientConfig::Faults). Opens no connection yet.
+  static std::shared_ptr<AckedProducer> Create(const ClientConfig& config, std::vector<Topic> topics,
+                                               std::string& error);
+  ~AckedProducer();
+  AckedProducer(const AckedProducer&) = delete;
+  AckedProducer& operator=(const AckedProducer&) = delete;
+
+  /// Everything is copied.
+  void Write(const Outgoing& record, Done done);
+  [[nodiscard]] const std::string& name_of(std::size_t topic) const;
+  [[nodiscard]] Stats stats(std::size_t topic) const;
+
+ private:
+  class Impl;
+  explicit AckedProducer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace posthorn::kafka

@@ -8,7 +8,7 @@
 #include "config/effective.h"
 #include "worker/admin/lane_lag.h"
 #include "worker/admin/pages.h"
-#include "worker/admin/timestamp.h"
+#include "worker/runtime/rfc3339.h"
 
 namespace posthorn::admin {
 namespace {
@@ -85,7 +85,7 @@ json::object LagObject(const SubscriptionView& view) {
 json::value LastError(const SubscriptionShared& shared) {
   const auto error = shared.last_error();
   if (error.text.empty()) return nullptr;
-  return json::object{{"text", error.text}, {"time", Rfc3339(error.at)}};
+  return json::object{{"text", error.text}, {"time", runtime::FormatRfc3339(error.at)}};
 }
 
 /// `until`: the end of the wait the endpoint asked for, or the next probe.
@@ -95,7 +95,7 @@ json::object HealthObject(const delivery::EndpointHealth& health, const runtime:
   return {{"state", delivery::ToString(view.state)},
           {"ceiling", slowed ? json::value(view.ceiling) : json::value(nullptr)},
           {"until", view.until == runtime::SteadyTime() ? json::value(nullptr)
-                                                        : json::value(Rfc3339(now.wall + (view.until - now.steady)))}};
+                                                        : json::value(runtime::FormatRfc3339(now.wall + (view.until - now.steady)))}};
 }
 
 /// What is parked here cannot go on: its limit has no share in this worker, by slot or for want of a partition of its

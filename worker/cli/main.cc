@@ -2,7 +2,9 @@
 #include <iostream>
 
 #include "worker/cli/check_command.h"
+#include "worker/cli/dead_letters_command.h"
 #include "worker/cli/demo_command.h"
+#include "worker/cli/replay_command.h"
 #include "worker/cli/sink_command.h"
 #include "worker/cli/worker_command.h"
 #include "worker/http/libcurl_support.h"
@@ -18,6 +20,8 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   posthorn::cli::AddWorkerCommand(app, exit_code, capabilities);
   posthorn::cli::AddCheckCommand(app, exit_code, capabilities);
+  posthorn::cli::AddReplayCommand(app, exit_code, capabilities);
+  posthorn::cli::AddDeadLettersCommand(app, exit_code, capabilities);
   posthorn::cli::AddSinkCommand(app, exit_code);
   posthorn::cli::AddDemoCommand(app, exit_code);
   const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };

@@ -15,6 +15,7 @@
 #include "worker/admin/admin_pages.h"
 #include "worker/admin/admin_server.h"
 #include "worker/delivery/dispatcher.h"
+#include "worker/delivery/replay_inbox.h"
 #include "worker/fleet/limit_book.h"
 #include "worker/http/curl_sender.h"
 #include "worker/kafka/dead_letter_producer.h"
@@ -116,6 +117,7 @@ struct WorkerProcess::Parts {
   std::vector<std::unique_ptr<delivery::Shard>> shards;
   std::unique_ptr<fleet::LimitBook> limits;
   std::unique_ptr<delivery::Dispatcher> dispatcher;
+  std::unique_ptr<delivery::ReplayInbox> replays;
   std::unique_ptr<config::ConfigWatch> watch;
   std::unique_ptr<admin::AdminServer> admin;
   bool running = false;
@@ -203,6 +205,12 @@ bool WorkerProcess::Start(std::string* why) {
   dispatcher_parts.subscribe = [&p](std::set<std::string> topics) { p.membership->Subscribe(std::move(topics)); };
   p.dispatcher = std::make_unique<delivery::Dispatcher>(std::move(dispatcher_parts));
   p.membership->OnConfirmed([&p] { p.dispatcher->WakeShards(); });
+  delivery::ReplayInbox::Parts replay_parts;
+  replay_parts.dispatcher = p.dispatcher.get();
+  replay_parts.offsets = p.offsets.get();
+  replay_parts.guard = p.membership.get();
+  replay_parts.clock = &clock;
+  p.replays = std::make_unique<delivery::ReplayInbox>(replay_parts);
 
   p.watch = std::make_unique<config::ConfigWatch>(std::make_unique<config::FileSource>(deployment.subscriptions_file),
                                                   options_.capabilities, &p.observer);
@@ -241,6 +249,7 @@ bool WorkerProcess::Start(std::string* why) {
         {{"why", reason}});
   });
   p.watch->Start();
+  p.replays->Start();
   Log(LogLevel::kInfo, "worker started",
       {{"fleet", deployment.fleet},
        {"instance", deployment.instance},
@@ -258,6 +267,7 @@ void WorkerProcess::Stop(bool for_good) {
     const auto limit = options_.deployment.shutdown_timeout;
     const StopWatchdog watchdog(limit);
     p.watch->Stop();
+    p.replays->Stop();
     p.dispatcher->StopReconciling();
     // Half of the time is for what is in flight, a part of the rest for storing offsets, some for leaving the group,
     // a tenth for everything after: a Kafka that is away must not keep the process from ending by itself.

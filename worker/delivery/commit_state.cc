@@ -171,30 +171,51 @@ class Reader {
   bool ok_ = true;
 };
 
-/// The finished ones below `reach`, encoded.
+/// Some of the finished ones, encoded.
 struct Form {
   std::string bytes;
-  Offset reach = 0;
+  Offset covered = 0;  // how many they are
 };
 
 constexpr std::size_t kFormOverhead = 1 + 10 + 3;  // form, a distance, a count below 2^21
 
-Form Runs(Offset next, const std::vector<OffsetRange>& finished, std::size_t most) {
+/// More than a lane finishes ahead on its own: what lies behind a replay. Whatever else is left out, this is not.
+constexpr Offset kLongRun = 10'000;
+
+Form Runs(Offset next, const std::vector<OffsetRange>& finished, std::size_t room) {
+  const auto length = [](const OffsetRange& run) { return run.end - run.first; };
+  const auto longest = std::max_element(finished.begin(), finished.end(),
+                                        [&](const auto& a, const auto& b) { return length(a) < length(b); });
   std::string body;
   std::uint64_t count = 0;
+  Offset covered = 0;
   Offset at = next;
-  for (const auto& run : finished) {
+  const auto add = [&](const OffsetRange& run, std::size_t most) {
     const auto before = body.size();
     AppendDistance(body, run.first - at);
-    AppendDistance(body, run.end - run.first - 1);
+    AppendDistance(body, length(run) - 1);
     if (body.size() + kFormOverhead > most) {
       body.resize(before);
-      break;
+      return false;
     }
     at = run.end;
+    covered += length(run);
     ++count;
+    return true;
+  };
+  const auto add_all = [&](std::size_t most) {
+    return std::find_if_not(finished.begin(), finished.end(), [&](const auto& run) { return add(run, most); });
+  };
+  if (const auto left = add_all(room);
+      left <= longest && left != finished.end() && length(*longest) >= kLongRun) {
+    constexpr std::size_t kRoomForIt = 20;
+    body.clear();
+    count = 0;
+    covered = 0;
+    at = next;
+    if (add_all(room - kRoomForIt) <= longest) add(*longest, room);
   }
-  Form form{std::string(1, kRuns), at};
+  Form form{std::string(1, kRuns), covered};
   AppendNumber(form.bytes, count);
   form.bytes += body;
   return form;
@@ -205,13 +226,14 @@ Form Bitmap(Offset next, const std::vector<OffsetRange>& finished, std::size_t m
   const auto most_bits = static_cast<Offset>((most - kFormOverhead) * 8);
   const Offset end = first + std::min(finished.back().end - first, most_bits);
   std::string bits(static_cast<std::size_t>((end - first + 7) / 8), '\0');
+  Offset covered = 0;
   for (const auto& run : finished) {
-    for (Offset offset = run.first; offset < std::min(run.end, end); ++offset) {
+    for (Offset offset = run.first; offset < std::min(run.end, end); ++offset, ++covered) {
       auto& byte = bits[static_cast<std::size_t>((offset - first) / 8)];
       byte = static_cast<char>(static_cast<unsigned char>(byte) | (1U << ((offset - first) % 8)));
     }
   }
-  Form form{std::string(1, kBitmap), end};
+  Form form{std::string(1, kBitmap), covered};
   AppendDistance(form.bytes, first - next);
   AppendNumber(form.bytes, bits.size());
   form.bytes += bits;
@@ -223,8 +245,8 @@ std::string EncodeFinished(Offset next, const std::vector<OffsetRange>& finished
   if (finished.empty()) return std::move(runs.bytes);
   auto bitmap = Bitmap(next, finished, most);
   const bool shorter = bitmap.bytes.size() < runs.bytes.size();
-  return bitmap.reach > runs.reach || (bitmap.reach == runs.reach && shorter) ? std::move(bitmap.bytes)
-                                                                              : std::move(runs.bytes);
+  return bitmap.covered > runs.covered || (bitmap.covered == runs.covered && shorter) ? std::move(bitmap.bytes)
+                                                                                      : std::move(runs.bytes);
 }
 
 std::string EncodeParked(const ParkedKeys::Handover& parked) {

@@ -34,7 +34,8 @@ inline constexpr std::size_t kMaxCommitMetadata = 4096;  // characters, the defa
 /// The state as printable text: `ph1:` and base64 of the parked keys and the finished ones (each as runs or as a
 /// bitmap, whichever is shorter), the tried ones, and a checksum over them and over `next`. Empty for an empty state.
 ///
-/// What does not fit is left out, never the parked keys: tried ones first, in both cases those farthest ahead.
+/// What does not fit is left out, never the parked keys: tried ones first, in both cases those farthest ahead, but for
+/// one very long run of finished ones (a replay leaves it behind its end).
 /// Units    Times are milliseconds of the wall clock since 1970, brought into the range from there to the year 2200.
 /// Errors   None; `state` must be ascending and not below `next`.
 /// Cost     Linear in the state; microseconds for 10 000 messages.

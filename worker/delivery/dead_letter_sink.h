@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "worker/delivery/record.h"
 #include "worker/runtime/clock.h"
@@ -13,6 +14,8 @@ namespace posthorn::delivery {
 enum class DeadLetterReason : std::uint8_t { kExpired, kAttempts, kRejected, kGone, kTooLarge, kFilteredError };
 /// As written into `posthorn-reason`: "expired", "attempts", "rejected", "gone", "too-large", "filtered-error".
 const char* ToString(DeadLetterReason reason);
+/// The reason that is written so; unset for every other text.
+[[nodiscard]] std::optional<DeadLetterReason> DeadLetterReasonOf(std::string_view text);
 
 /// A message that will not be delivered, with what is known about it.
 struct DeadLetter {

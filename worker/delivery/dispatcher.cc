@@ -75,6 +75,10 @@ void Dispatcher::Apply(const config::SnapshotPtr& snapshot) {
     topics_ = topics;
   }
   if (topics_changed) parts_.subscribe(topics);
+  WantReconcile();
+}
+
+void Dispatcher::WantReconcile() {
   {
     const std::lock_guard lock(wake_mutex_);
     reconcile_wanted_ = true;
@@ -499,6 +503,13 @@ std::vector<Dispatcher::SubscriptionView> Dispatcher::Subscriptions() const {
 config::SnapshotPtr Dispatcher::snapshot() const {
   const std::lock_guard lock(state_);
   return snapshot_;
+}
+
+std::vector<TopicPartition> Dispatcher::OwnedPartitions() const {
+  const std::lock_guard lock(state_);
+  std::vector<TopicPartition> partitions;
+  for (const auto& [id, owned] : owned_) partitions.push_back(id);
+  return partitions;
 }
 
 std::size_t Dispatcher::owned_partitions() const {

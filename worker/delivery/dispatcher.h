@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "worker/delivery/feed.h"
 #include "worker/delivery/limits.h"
 #include "worker/delivery/offset_store.h"
+#include "worker/delivery/replay.h"
 #include "worker/delivery/shard.h"
 #include "worker/delivery/stats.h"
 
@@ -59,6 +61,11 @@ class Dispatcher final : public AssignmentListener {
   void OnRevoked(const std::vector<TopicPartition>& partitions, bool lost) override;
   void OnPartitionCounts(const std::vector<std::pair<std::string, std::int32_t>>& counts) override;
 
+  /// Takes the subscription back on one partition: closes its lane as for a rebalance, and opens it anew where the
+  /// request says. Unset: cannot be done now (not our partition, its lane is about to open, Kafka does not answer); the
+  /// lane goes on where it was. The new position is noted in the offset store, not flushed. Blocks.
+  [[nodiscard]] std::optional<ReplayOutcome> Replay(const ReplayRequest& request, const TopicPartition& partition);
+
   // What there is to see.
   struct LaneView {
     TopicPartition partition;
@@ -75,6 +82,7 @@ class Dispatcher final : public AssignmentListener {
   [[nodiscard]] std::vector<SubscriptionView> Subscriptions() const;
   [[nodiscard]] config::SnapshotPtr snapshot() const;
   [[nodiscard]] std::size_t owned_partitions() const;
+  [[nodiscard]] std::vector<TopicPartition> OwnedPartitions() const;
 
  private:
   struct Owned {
@@ -108,6 +116,7 @@ class Dispatcher final : public AssignmentListener {
   void OpenLane(const Start& start, Owned& owned);
   void PostSubscriptions();
   void CloseAndFlush(const std::function<bool(const Lane&)>& which, bool lost, std::chrono::milliseconds limit);
+  void WantReconcile();
   void ReconcileLoop();
   [[nodiscard]] bool Reconcile();
   [[nodiscard]] std::vector<OffsetStore::Key> MissingLanes() const;  // state_ held

@@ -92,18 +92,20 @@ Delivery* Lane::Take() {
     shard_.Touched(partition_);
     const auto offset = (*record)->offset();
     if (offset < next_to_take_) continue;  // read again after a rewind for another lane
-    next_to_take_ = offset + 1;
     if (OfOthers(**record)) {
+      next_to_take_ = offset + 1;
       tracker_.Skip(offset);
       stats_->next.store(tracker_.next(), std::memory_order_relaxed);
       continue;
     }
-    const auto ticket = tracker_.Start(offset);
-    if (FinishedBefore(offset)) {
-      tracker_.Finish(ticket, /*through=*/true);
+    if (const auto end = FinishedBefore(offset)) {
+      tracker_.SkipFinished({offset, *end});
+      next_to_take_ = *end;
       stats_->next.store(tracker_.next(), std::memory_order_relaxed);
       continue;
     }
+    next_to_take_ = offset + 1;
+    const auto ticket = tracker_.Start(offset);
     std::unique_ptr<Delivery> delivery;
     if (spare_.empty()) {
       delivery = std::make_unique<Delivery>(*this);
@@ -272,7 +274,7 @@ void Lane::FinishAttempt(Delivery& delivery, const Response& response) {
     case Verdict::kRejected:
       stats.attempts_rejected.Add(1);
       LogFailure(delivery, response, now);
-      GiveUp(delivery, DeadLetterReason::kRejected);
+      GiveUp(delivery, response.status == 410 ? DeadLetterReason::kGone : DeadLetterReason::kRejected);
       break;
     case Verdict::kRetry:
     case Verdict::kOverload:

@@ -145,7 +145,7 @@ class Lane {
   Delivery* Take();
   /// Less than that many messages, and less than that part of the bytes a lane may hold.
   [[nodiscard]] bool Holds(std::size_t messages, std::size_t part) const;
-  [[nodiscard]] bool FinishedBefore(Offset offset);
+  [[nodiscard]] std::optional<Offset> FinishedBefore(Offset offset);
   void Recall(Delivery& delivery);
   void PutBack(Delivery& delivery);
   [[nodiscard]] CommitState::Tried Known(const Delivery& delivery) const;

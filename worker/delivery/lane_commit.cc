@@ -13,9 +13,11 @@ std::int64_t WholeMilliseconds(runtime::WallTime at) {
 
 }  // namespace
 
-bool Lane::FinishedBefore(Offset offset) {
+/// The end of the run of finished messages that `offset` is in.
+std::optional<Offset> Lane::FinishedBefore(Offset offset) {
   while (!finished_before_.empty() && finished_before_.front().end <= offset) finished_before_.pop_front();
-  return !finished_before_.empty() && finished_before_.front().first <= offset;
+  if (finished_before_.empty() || finished_before_.front().first > offset) return std::nullopt;
+  return finished_before_.front().end;
 }
 
 /// Goes on with what is known of a message from before.

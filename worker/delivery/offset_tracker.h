@@ -23,12 +23,18 @@ class OffsetTracker {
   /// The message at `offset` is being worked on. Offsets ascend.
   Ticket Start(Offset offset) {
     assert(offset >= next_);
-    entries_.push_back({offset, false, false});
+    entries_.push_back({offset, offset + 1, false, false});
     next_ = offset + 1;
     return first_ticket_ + entries_.size() - 1;
   }
-  /// The next message needs no work. Costs nothing, whatever lies before.
+  /// The next message needs no work, whoever reads it. Costs nothing, whatever lies before.
   void Skip(Offset offset) { next_ = offset + 1; }
+  /// Everything in `range` was finished before; none of it is started. One entry, however many messages it is.
+  void SkipFinished(OffsetRange range) {
+    assert(range.first < range.end && range.first >= next_);
+    next_ = range.end;
+    if (!entries_.empty()) entries_.push_back({range.first, range.end, true, true});
+  }
   /// `through`: the subscriber took it, or said that it will not. Finishing twice is a broken invariant. Returns how
   /// many positions the commit point moved over.
   std::size_t Finish(Ticket ticket, bool through = false) {
@@ -60,7 +66,7 @@ class OffsetTracker {
     for (const auto& entry : entries_) {
       if (entry.finished && !open) ranges.push_back({entry.offset, entry.offset});
       open = entry.finished;
-      if (open) ranges.back().end = entry.offset + 1;
+      if (open) ranges.back().end = entry.end;
     }
     return ranges;
   }
@@ -68,6 +74,7 @@ class OffsetTracker {
  private:
   struct Entry {
     Offset offset;
+    Offset end;  // the first offset behind it
     bool finished;
     bool through;
   };

@@ -46,4 +46,12 @@ const char* ToString(DeadLetterReason reason) {
   return "unknown";
 }
 
+std::optional<DeadLetterReason> DeadLetterReasonOf(std::string_view text) {
+  using enum DeadLetterReason;
+  for (const auto reason : {kExpired, kAttempts, kRejected, kGone, kTooLarge, kFilteredError}) {
+    if (text == ToString(reason)) return reason;
+  }
+  return std::nullopt;
+}
+
 }  // namespace posthorn::delivery

@@ -97,7 +97,7 @@ bool IsFor(Role role, const std::string& key) {
                                                                   "max.in.flight",
                                                                   "delivery.report.only.error"};
   const auto in = [&](const auto& list) { return std::find(list.begin(), list.end(), key) != list.end(); };
-  if (in(kConsumerOnly)) return role == Role::kMember || role == Role::kReader;
+  if (in(kConsumerOnly)) return role == Role::kMember || role == Role::kReader || role == Role::kScan;
   if (in(kProducerOnly)) return role == Role::kProducer;
   return true;
 }
@@ -114,6 +114,8 @@ const char* ToString(Role role) {
       return "admin";
     case Role::kProducer:
       return "producer";
+    case Role::kScan:
+      return "scan";
   }
   return "";
 }
@@ -150,6 +152,8 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
   if (role == Role::kProducer)
     // The brokers judge the size: what a topic took must be writable to the dead letters too.
     good = good && set_all({{"linger.ms", "5"}, {"message.timeout.ms", "30000"}, {"message.max.bytes", "1000000000"}});
+  if (role == Role::kScan)
+    good = good && set_all({{"queued.max.messages.kbytes", "8192"}, {"fetch.wait.max.ms", "10"}});
   for (const auto& [key, value] : config.settings())
     if (IsFor(role, key)) good = good && setter.Set(key, value);
 
@@ -183,6 +187,14 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
     // is answered NOT_COORDINATOR, as it is while brokers come back: it asks the coordinator of a group it has not.
     good = good && set_all({{"group.id", config.fleet()}, {"enable.auto.commit", "false"}});
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR);
+  }
+  if (role == Role::kScan) {
+    // The group is a name here: partitions are assigned by hand, and nothing is committed.
+    good = good && set_all({{"group.id", config.fleet()},
+                            {"enable.auto.commit", "false"},
+                            {"enable.auto.offset.store", "false"},
+                            {"enable.partition.eof", "true"},
+                            {"auto.offset.reset", "earliest"}});
   }
   if (role == Role::kProducer) {
     good = good && set_all({{"enable.idempotence", "true"}});

@@ -16,6 +16,7 @@ enum class Role {
   kReader,    // further readers of partitions, in no group
   kAdmin,     // questions and offsets; never fetches
   kProducer,  // acknowledged by all in-sync replicas
+  kScan,      // reads a part of a log once, in no group
 };
 const char* ToString(Role role);
 

@@ -96,7 +96,7 @@ std::vector<std::string> ClientConfig::Faults() const {
                      ")");
   if (!faults.empty()) return faults;
   // What depends on several settings at once only shows when a client is made. This opens no connection yet.
-  for (const Role role : {Role::kMember, Role::kReader, Role::kAdmin, Role::kProducer}) {
+  for (const Role role : {Role::kMember, Role::kReader, Role::kAdmin, Role::kProducer, Role::kScan}) {
     std::string error;
     ConfPtr conf = BuildConf(*this, role, error);
     if (conf != nullptr) {

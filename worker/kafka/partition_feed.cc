@@ -6,26 +6,13 @@
 #include <utility>
 
 #include "worker/kafka/client.h"
+#include "worker/kafka/record_copy.h"
 #include "worker/runtime/log.h"
 
 namespace posthorn::kafka {
 namespace {
 
 std::int64_t SteadyNow() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-std::string_view View(const void* data, std::size_t size) { return {static_cast<const char*>(data), size}; }
-
-// Header views point into the message.
-void CopyHeaders(const rd_kafka_message_t& message, std::vector<delivery::HeaderView>& out) {
-  out.clear();
-  rd_kafka_headers_t* headers = nullptr;
-  if (rd_kafka_message_headers(&message, &headers) != RD_KAFKA_RESP_ERR_NO_ERROR) return;
-  const char* name = nullptr;
-  const void* value = nullptr;
-  std::size_t size = 0;
-  for (std::size_t i = 0; rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; ++i)
-    out.push_back({name, value == nullptr ? std::nullopt : std::optional(View(value, size))});
-}
 
 }  // namespace
 
@@ -110,16 +97,7 @@ std::size_t QueueFeed::Read(std::size_t max_records, std::size_t max_bytes, std:
       continue;
     }
     if (message->offset != expected_) NoteGap(message->offset);
-    CopyHeaders(*message, headers_);
-    delivery::Record::Parts parts;
-    parts.offset = message->offset;
-    rd_kafka_timestamp_type_t type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
-    parts.timestamp_ms = rd_kafka_message_timestamp(message.get(), &type);
-    if (type == RD_KAFKA_TIMESTAMP_NOT_AVAILABLE) parts.timestamp_ms = -1;
-    if (message->key != nullptr) parts.key = View(message->key, message->key_len);
-    if (message->payload != nullptr) parts.value = View(message->payload, message->len);
-    parts.headers = &headers_;
-    out.push_back(delivery::Record::Copy(parts));
+    out.push_back(CopyRecord(*message, headers_));
     bytes += out.back()->memory();
     ++appended;
     expected_ = message->offset + 1;

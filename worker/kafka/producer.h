@@ -23,7 +23,7 @@ struct OutgoingRecord {
   std::int64_t timestamp_ms = 0;  // 0: now
 };
 
-/// A plain producer (idempotent, acks=all) for the demo and for tests.
+/// A plain producer (idempotent, acks=all) for commands, the demo and tests.
 ///
 /// Threads  One at a time.
 class Producer {

@@ -8,7 +8,6 @@
 #include <boost/json/parse.hpp>
 
 #include "tests/unit/admin/shown_worker.h"
-#include "worker/admin/timestamp.h"
 
 namespace posthorn::admin {
 namespace {
@@ -312,12 +311,6 @@ TEST_F(PagesTest, LiveWhileTheLoopsTurnAndNamesTheOneThatDoesNot) {
   EXPECT_EQ(response.body, "shard-0 has not turned for 5 s\n");
   worker.world.RunReady();
   EXPECT_EQ(LivePage(pings, *view).status, 200);
-}
-
-TEST(Rfc3339Test, HasMillisecondsAndIsUtc) {
-  EXPECT_EQ(Rfc3339(runtime::WallTime(std::chrono::nanoseconds(0))), "1970-01-01T00:00:00.000Z");
-  EXPECT_EQ(Rfc3339(runtime::WallTime(std::chrono::milliseconds(1'793'000'000'007))), "2026-10-26T07:33:20.007Z");
-  EXPECT_EQ(Rfc3339(runtime::WallTime(std::chrono::milliseconds(-1))), "1969-12-31T23:59:59.999Z");
 }
 
 }  // namespace

@@ -101,6 +101,19 @@ TEST(CommitStateTest, WhatDoesNotFitIsLeftOutTriedOnesFirst) {
   ExpectPrefix(state, part);
 }
 
+TEST(CommitStateTest, TheRunBehindAReplayStaysWhateverLiesBeforeIt) {
+  CommitState state;
+  for (Offset offset = 1; offset < 8'000; offset += 2) state.finished.push_back({offset, offset + 1});
+  const OffsetRange behind{1'000'000, 90'000'000'000};
+  state.finished.push_back(behind);
+  auto part = Decoded(0, EncodeCommitState(0, state));
+  EXPECT_EQ(part.finished.back(), behind);
+  EXPECT_GT(part.finished.size(), 1'400u) << "and what fits beside it";
+  state.finished.push_back({behind.end + 1, behind.end + 2});
+  part = Decoded(0, EncodeCommitState(0, state));
+  EXPECT_EQ(part.finished.back(), behind);
+}
+
 TEST(CommitStateTest, FinishedOnesFarthestAheadAreLeftOutLast) {
   CommitState state;
   for (Offset offset = 1; offset < 400'000; offset += 100) state.finished.push_back({offset, offset + 1 + offset % 3});

@@ -25,6 +25,7 @@ class FakeRetrySink final : public delivery::RetrySink {
   explicit FakeRetrySink(std::string topic) : topic_(std::move(topic)) {}
 
   [[nodiscard]] const std::string& topic() const override { return topic_; }
+  void Prepare() override { ++prepared; }
   void Write(std::int32_t partition, delivery::RecordPtr record, const delivery::RetryState& state,
              std::function<void(std::optional<delivery::Offset>)> done) override {
     FakeLog::Entry entry;
@@ -53,6 +54,7 @@ class FakeRetrySink final : public delivery::RetrySink {
   std::function<delivery::Offset(std::int32_t partition, FakeLog::Entry entry)> append;  // to the partition's log
   std::vector<delivery::RetryState> states;  // of everything that was to be written
   std::vector<Held> held;
+  int prepared = 0;
   std::vector<delivery::RetryFault> ignored;
 
  private:

@@ -300,6 +300,7 @@ std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<Par
 
   std::optional<std::vector<Start>> starts;
   std::vector<Offset> offsets(feeds.size(), 0);
+  const auto late = parts_.clock->Read().steady + parts_.patience;
   while (!starts) {
     std::vector<OffsetStore::Key> keys;
     {
@@ -315,6 +316,12 @@ std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<Par
     // Without an answer nothing can start; the worker is stopping and gives the partitions back unread.
     std::unique_lock lock(wake_mutex_);
     if (cancelled() || stopping_) return offsets;
+    if (parts_.clock->Read().steady >= late) {
+      // The whole group waits for this member: the partitions are taken without lanes, those follow.
+      starts.emplace();
+      reconcile_wanted_ = true;
+      break;
+    }
     wake_.wait_for(lock, parts_.retry, [this] { return stopping_; });
   }
   // The one furthest back first: the feed stands there already, and the others join it.
@@ -340,6 +347,7 @@ std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<Par
   }
   for (const auto& start : *starts) OpenLane(start, owned_[start.key.partition]);
   WakeShards();
+  wake_.notify_all();
   return offsets;
 }
 

@@ -39,6 +39,7 @@ class Dispatcher final : public AssignmentListener {
     std::string retry_topic;                               // empty: there is none
     std::function<void(std::set<std::string>)> subscribe;  // the union of the topics, whenever it changes
     std::chrono::milliseconds retry{500};                  // between two questions to a Kafka that does not answer
+    std::chrono::milliseconds patience{5000};              // with them while the group waits for the assignment
   };
   explicit Dispatcher(Parts parts);
   ~Dispatcher() override;

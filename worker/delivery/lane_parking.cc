@@ -23,7 +23,7 @@ bool Lane::MustFollow(const Delivery& delivery) const {
 
 void Lane::ParkStuck() {
   if (closing_ || subscription_->stopped || ordering_ == config::Ordering::kPartition) return;
-  if (shard_.retry() == nullptr || shard_.retry_partitions() == 0) return;
+  if (shard_.retry() == nullptr) return;
   // From the retry topic a message only goes to its end when nothing of its key may come in between meanwhile.
   if (partition_.retry && ordering_ == config::Ordering::kKey) return;
   std::vector<Delivery*> failing;
@@ -50,6 +50,10 @@ void Lane::ParkStuck() {
     return delivery->state != Delivery::State::kWaiting && delivery->state != Delivery::State::kReady;
   });
   if (failing.empty()) return;
+  if (shard_.retry_partitions() == 0) {
+    shard_.retry()->Prepare();  // soon
+    return;
+  }
   for (Delivery* delivery : failing) delivery->state = Delivery::State::kParking;
   const auto parking = [](const Delivery* delivery) { return delivery->state == Delivery::State::kParking; };
   std::erase_if(ready_, parking);

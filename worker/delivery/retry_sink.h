@@ -17,6 +17,9 @@ class RetrySink {
  public:
   virtual ~RetrySink() = default;
   [[nodiscard]] virtual const std::string& topic() const = 0;
+  /// There is something to park: creates the topic if it is missing. The number of its partitions comes as any topic's.
+  /// Cheap to repeat.
+  virtual void Prepare() = 0;
   /// Writes a message with what is known of it. `done` is told its offset once it is acknowledged by all in-sync
   /// replicas; unset: it could not be written now, or may have been.
   virtual void Write(std::int32_t partition, RecordPtr record, const RetryState& state,

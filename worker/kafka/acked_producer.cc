@@ -40,10 +40,11 @@ using NewTopicPtr = std::unique_ptr<rd_kafka_NewTopic_t, Deleter<&rd_kafka_NewTo
 class AckedProducer::Impl {
  public:
   Impl(const ClientConfig& config, std::vector<Topic> topics, ClientPtr client)
-      : config_(config), topics_(std::move(topics)), client_(std::move(client)), stats_(topics_.size()) {
+      : config_(config), topics_(std::move(topics)), client_(std::move(client)), stats_(topics_.size()), wanted_(topics_.size()) {
     queue_.reset(rd_kafka_queue_get_main(client_.get()));
     creation_.resize(topics_.size());
     for (auto& creation : creation_) creation.done = config.embedded();
+    for (std::size_t i = 0; i < topics_.size(); ++i) wanted_[i].store(topics_[i].at_start);
     thread_ = std::thread([this] { Run(); });
   }
 
@@ -59,6 +60,9 @@ class AckedProducer::Impl {
     for (auto& waiting : std::exchange(refused_, {})) waiting.done({});
   }
 
+  void Ensure(std::size_t topic) {
+    if (!wanted_[topic].exchange(true)) Wake();
+  }
   void Write(const Outgoing& record, Done done);
 
   [[nodiscard]] const std::string& name_of(std::size_t topic) const { return topics_[topic].name; }
@@ -105,6 +109,7 @@ class AckedProducer::Impl {
   std::vector<Waiting> refused_;
   std::uintptr_t tags_ = 0;
   std::vector<Stats> stats_;
+  std::vector<std::atomic<bool>> wanted_;  // topics that are to exist
 
   // The thread's.
   std::vector<Creation> creation_;
@@ -221,7 +226,7 @@ void AckedProducer::Impl::Complain(rd_kafka_resp_err_t error, const std::string&
 
 void AckedProducer::Impl::CreateTopics() {
   for (std::size_t i = 0; i < topics_.size(); ++i) {
-    if (!creation_[i].done && Now() >= creation_[i].at) CreateTopic(i);
+    if (wanted_[i].load() && !creation_[i].done && Now() >= creation_[i].at) CreateTopic(i);
   }
 }
 
@@ -317,6 +322,7 @@ std::shared_ptr<AckedProducer> AckedProducer::Create(const ClientConfig& config,
       new AckedProducer(std::make_unique<Impl>(config, std::move(topics), std::move(client))));
 }
 
+void AckedProducer::Ensure(std::size_t topic) { impl_->Ensure(topic); }
 void AckedProducer::Write(const Outgoing& record, Done done) { impl_->Write(record, std::move(done)); }
 const std::string& AckedProducer::name_of(std::size_t topic) const { return impl_->name_of(topic); }
 AckedProducer::Stats AckedProducer::stats(std::size_t topic) const { return impl_->stats(topic); }

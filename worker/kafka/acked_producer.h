@@ -15,7 +15,8 @@
 namespace posthorn::kafka {
 
 /// Writes records to the fleet's own topics and says when each is safe: one idempotent producer that waits for all
-/// in-sync replicas. The topics are created at start when they are missing; a failure is shown and tried again.
+/// in-sync replicas. The topics are created when they are missing, at start or when they are needed; a failure is shown
+/// and tried again.
 ///
 /// Threads  Write and stats from any thread, never blocking. `done` on the producer's thread; on destruction what is
 ///          not acknowledged within 2 s is answered from the destroying thread.
@@ -28,6 +29,7 @@ class AckedProducer {
     std::string what;      // for the log, e.g. "dead-letter topic"
     int partitions = -1;   // -1: the brokers' own number
     int replication = -1;  // -1: the brokers' own number
+    bool at_start = true;  // false: created by the first Ensure
     std::vector<std::pair<std::string, std::string>> settings;
   };
   struct Outgoing {
@@ -55,6 +57,8 @@ class AckedProducer {
   AckedProducer(const AckedProducer&) = delete;
   AckedProducer& operator=(const AckedProducer&) = delete;
 
+  /// Creates the topic if it is missing. Cheap to repeat.
+  void Ensure(std::size_t topic);
   /// Everything is copied.
   void Write(const Outgoing& record, Done done);
   [[nodiscard]] const std::string& name_of(std::size_t topic) const;

@@ -15,6 +15,7 @@ std::shared_ptr<AckedProducer> MakeFleetProducer(const ClientConfig& config, con
   auto& parked = topics[kRetryTopic];
   parked.name = delivery::RetryTopic(config.fleet());
   parked.what = "retry topic";
+  parked.at_start = false;  // a fleet that parks nothing has nothing to do with it
   parked.partitions = retry.partitions;
   parked.replication = retry.replication.value_or(-1);
   parked.settings = {{"cleanup.policy", "delete"}, {"retention.ms", std::to_string(retry.retention.count())}};

@@ -12,6 +12,8 @@ KafkaRetrySink::~KafkaRetrySink() = default;
 
 const std::string& KafkaRetrySink::topic() const { return producer_->name_of(kRetryTopic); }
 
+void KafkaRetrySink::Prepare() { producer_->Ensure(kRetryTopic); }
+
 void KafkaRetrySink::Write(std::int32_t partition, delivery::RecordPtr record, const delivery::RetryState& state,
                            std::function<void(std::optional<delivery::Offset>)> done) {
   const auto headers = delivery::EncodeRetryHeaders(state, record->headers());

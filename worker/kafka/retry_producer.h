@@ -14,7 +14,7 @@ namespace posthorn::kafka {
 
 class AckedProducer;
 
-/// RetrySink over AckedProducer, with its promises. The topic `<fleet>.retry` is created at start when it is missing.
+/// RetrySink over AckedProducer, with its promises. The topic is `<fleet>.retry`.
 class KafkaRetrySink final : public delivery::RetrySink {
  public:
   /// `producer`: from MakeFleetProducer; ends with the last of those that share it.
@@ -24,6 +24,7 @@ class KafkaRetrySink final : public delivery::RetrySink {
   KafkaRetrySink& operator=(const KafkaRetrySink&) = delete;
 
   [[nodiscard]] const std::string& topic() const override;
+  void Prepare() override;
   void Write(std::int32_t partition, delivery::RecordPtr record, const delivery::RetryState& state,
              std::function<void(std::optional<delivery::Offset>)> done) override;
   void OnIgnored(const delivery::TopicPartition& partition, delivery::Offset offset,

@@ -91,6 +91,25 @@ TEST_F(DispatcherTest, AssignmentWaitsUntilTheStoreCanBeAsked) {
   EXPECT_EQ(offsets.fetches(), 6);
 }
 
+TEST_F(DispatcherTest, AnAssignmentDoesNotHoldUpTheGroupForLongAndTheLanesFollow) {
+  Sub("s", "a");
+  Apply();
+  Append(kA0, 8);
+  offsets.Store({"s", kA0}, 5);
+  offsets.FailFetches(20);
+  offsets.on_fetch = [this] {
+    world.clock.Advance(seconds(1));
+    world.Notify();
+  };
+  Assign({kA0});
+  EXPECT_EQ(dispatcher->owned_partitions(), 1u);
+  EXPECT_LT(offsets.fetches(), 20) << "it has waited for the store";
+  ASSERT_TRUE(AwaitLanes());
+  OkAll();
+  EXPECT_EQ(Next("s", kA0), 8);
+  EXPECT_EQ(Written().size(), 3u);
+}
+
 TEST_F(DispatcherTest, AnAssignmentThatIsCancelledReturns) {
   Sub("s", "a");
   Apply();

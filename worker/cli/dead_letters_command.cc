@@ -17,6 +17,7 @@
 #include "worker/delivery/retry_record.h"
 #include "worker/kafka/client_config.h"
 #include "worker/kafka/cluster_questions.h"
+#include "worker/kafka/fleet_topics.h"
 #include "worker/kafka/producer.h"
 #include "worker/kafka/topic_reader.h"
 #include "worker/runtime/clock.h"
@@ -173,11 +174,6 @@ class DeadLetters {
 
   int Redeliver() {
     const auto retry_topic = delivery::RetryTopic(fleet_.deployment.fleet);
-    const auto partitions = cluster_->Partitions(retry_topic);
-    if (!partitions) return Cannot(cluster_->last_error());
-    if (*partitions == 0) {
-      return Cannot("there is no topic " + retry_topic + ": a worker makes it when it starts");
-    }
     std::set<Message> before;
     if (!ReadRedelivered(before)) return kCannot;
     std::string error;
@@ -186,6 +182,7 @@ class DeadLetters {
     std::set<Message> taken;
     std::uint64_t again = 0;
     std::map<std::string, std::uint64_t> skipped;
+    std::optional<std::int32_t> partitions;  // of the retry topic, made when the first is to be sent
     bool sent = true;
     const bool read = ReadLetters([&](const FoundLetter& letter) {
       const auto* facts = letter.facts();
@@ -200,11 +197,16 @@ class DeadLetters {
         const bool was_before = before.count(message) != 0;
         again += was_before ? 1 : 0;
         Say(letter, was_before);
-        if (!arguments_.dry_run) sent = sent && Send(*producer, retry_topic, *partitions, letter, *facts);
+        if (arguments_.dry_run || !sent) return;
+        if (!partitions) {
+          const auto options = kafka::RetryTopicOptions::From(fleet_.deployment);
+          partitions = kafka::MakeRetryTopic(config_, options, kKafka, error);
+        }
+        sent = partitions && Send(*producer, retry_topic, *partitions, letter, *facts);
       }
     });
     if (!producer->Flush(kKafka) || !sent) {
-      return Cannot("not everything could be written to " + retry_topic + ": " + producer->last_error());
+      return Cannot("not everything could be written to " + retry_topic + ": " + (partitions ? producer->last_error() : error));
     }
     if (!read) return kCannot;
     for (const auto& [why, count] : skipped) err_ << "left out: " << count << ", " << why << '\n';

@@ -139,11 +139,8 @@ bool WorkerProcess::Start(std::string* why) {
   auto& p = *parts_;
   p.memory = std::make_shared<delivery::MemoryBudget>(OwnPart(deployment.memory));
 
-  kafka::RetryTopicOptions retry_options;
-  retry_options.partitions = static_cast<int>(deployment.retry_partitions);
-  if (deployment.retry_replication) retry_options.replication = static_cast<int>(*deployment.retry_replication);
-  retry_options.retention = deployment.retry_retention;
-  const auto fleet_producer = kafka::MakeFleetProducer(p.client, retry_options, *why);
+  const auto fleet_producer =
+      kafka::MakeFleetProducer(p.client, kafka::RetryTopicOptions::From(deployment), *why);
   if (!fleet_producer) return false;
   p.dead_letters = std::make_unique<kafka::KafkaDeadLetterSink>(fleet_producer);
   p.retry = std::make_unique<kafka::KafkaRetrySink>(fleet_producer);

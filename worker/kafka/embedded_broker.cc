@@ -27,6 +27,7 @@ void Breathe() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 struct EmbeddedBroker::Impl {
   ClientPtr client;
   MockPtr cluster;  // declared after the client it lives in
+  int brokers = 1;
   std::string bootstrap;
   std::map<std::string, std::int32_t> topics;
 };
@@ -34,14 +35,15 @@ struct EmbeddedBroker::Impl {
 EmbeddedBroker::EmbeddedBroker(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 EmbeddedBroker::~EmbeddedBroker() = default;
 
-std::unique_ptr<EmbeddedBroker> EmbeddedBroker::Create(std::string& error) {
+std::unique_ptr<EmbeddedBroker> EmbeddedBroker::Create(std::string& error, int brokers) {
   auto impl = std::make_unique<Impl>();
+  impl->brokers = brokers;
   config::Deployment deployment;
   deployment.fleet = "embedded-broker";
   deployment.kafka["log_level"] = "3";  // this client connects to nobody, which librdkafka would remark on
   impl->client = NewClient(ClientConfig::From(deployment, true), Role::kProducer, error);
   if (impl->client == nullptr) return nullptr;
-  impl->cluster.reset(rd_kafka_mock_cluster_new(impl->client.get(), 1));
+  impl->cluster.reset(rd_kafka_mock_cluster_new(impl->client.get(), brokers));
   if (impl->cluster == nullptr) {
     error = "no port of 127.0.0.1 could be had for the embedded broker";
     return nullptr;
@@ -74,6 +76,19 @@ void EmbeddedBroker::SetDown(bool down) {
     rd_kafka_mock_broker_set_down(impl_->cluster.get(), -1);
   else
     rd_kafka_mock_broker_set_up(impl_->cluster.get(), -1);
+}
+
+void EmbeddedBroker::KeepAnswer(const std::string& group, Request to) {
+  constexpr std::int16_t kOffsetCommit = 8;
+  constexpr std::int16_t kOffsetFetch = 9;
+  constexpr int kNever = 3'600'000;  // ms
+  auto* cluster = impl_->cluster.get();
+  Breathe();
+  rd_kafka_mock_coordinator_set(cluster, "group", group.c_str(), impl_->brokers);
+  Breathe();
+  rd_kafka_mock_broker_push_request_error_rtts(cluster, impl_->brokers,
+                                               to == Request::kFetchOffsets ? kOffsetFetch : kOffsetCommit, 1,
+                                               RD_KAFKA_RESP_ERR_NO_ERROR, kNever);
 }
 
 }  // namespace posthorn::kafka

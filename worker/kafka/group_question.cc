@@ -1,5 +1,6 @@
 #include "worker/kafka/group_question.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/kafka/client.h"
@@ -9,18 +10,22 @@ namespace posthorn::kafka {
 namespace {
 
 constexpr int kReachableTimeout = 200;  // ms
+constexpr std::chrono::milliseconds kPatience{10'000};
+constexpr std::chrono::milliseconds kLongestPatience{3'600'000};  // the coordinator may just be away
 
 }  // namespace
 
 GroupQuestion::GroupQuestion(const ClientConfig& config, std::function<void()> answered)
-    : config_(config), answered_(std::move(answered)) {}
+    : config_(config), answered_(std::move(answered)), patience_(kPatience) {}
 
-GroupQuestion::~GroupQuestion() {
+GroupQuestion::~GroupQuestion() { DropClient(); }
+
+void GroupQuestion::DropClient() {
   if (client_ == nullptr) return;
   rd_kafka_queue_cb_event_enable(queue_.get(), nullptr, nullptr);
   if (open_) static_cast<void>(queue_.release());
   queue_.reset();
-  LetGo(std::move(client_), open_);
+  LetGo(std::move(client_), std::exchange(open_, false));
 }
 
 bool GroupQuestion::Ask() {
@@ -41,10 +46,23 @@ bool GroupQuestion::Ask() {
   const char* group = config_.fleet().c_str();
   rd_kafka_DescribeConsumerGroups(client_.get(), &group, 1, options.get(), queue_.get());
   open_ = true;
+  asked_at_ = std::chrono::steady_clock::now();
   return true;
 }
 
 GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
+  return TakeWhere([&](const auto& member) { return member_id == rd_kafka_MemberDescription_consumer_id(&member); });
+}
+
+GroupQuestion::Answer GroupQuestion::TakeName(const std::string& instance) {
+  return TakeWhere([&](const auto& member) {
+    const char* name = rd_kafka_MemberDescription_group_instance_id(&member);
+    return name != nullptr && !instance.empty() && instance == name;
+  });
+}
+
+GroupQuestion::Answer GroupQuestion::TakeWhere(
+    const std::function<bool(const rd_kafka_MemberDescription_t&)>& is_meant) {
   const auto failure = [](rd_kafka_resp_err_t error) {
     switch (error) {
       case RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE:
@@ -59,6 +77,7 @@ GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
     const auto* result = rd_kafka_event_DescribeConsumerGroups_result(event.get());
     if (result == nullptr) continue;
     open_ = false;
+    patience_ = kPatience;
     if (const auto error = rd_kafka_event_error(event.get()); error != RD_KAFKA_RESP_ERR_NO_ERROR)
       return failure(error);
     std::size_t count = 0;
@@ -68,14 +87,18 @@ GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
       return failure(rd_kafka_error_code(error));
     bool member = false;
     for (std::size_t i = 0; i < rd_kafka_ConsumerGroupDescription_member_count(groups[0]); ++i)
-      member = member || member_id == rd_kafka_MemberDescription_consumer_id(
-                                          rd_kafka_ConsumerGroupDescription_member(groups[0], i));
+      member = member || is_meant(*rd_kafka_ConsumerGroupDescription_member(groups[0], i));
     if (!member) return Answer::kNotMember;
     return rd_kafka_ConsumerGroupDescription_state(groups[0]) == RD_KAFKA_CONSUMER_GROUP_STATE_STABLE
                ? Answer::kMember
                : Answer::kUnsettled;
   }
-  return Answer::kNone;
+  if (!open_ || std::chrono::steady_clock::now() - asked_at_ < patience_) return Answer::kNone;
+  runtime::Log(runtime::LogLevel::kWarning, "the group's coordinator left a question unanswered, asked again",
+               {{"waited", std::to_string(patience_.count()) + "ms"}});
+  patience_ = std::min(2 * patience_, kLongestPatience);
+  DropClient();
+  return Answer::kFailed;
 }
 
 }  // namespace posthorn::kafka

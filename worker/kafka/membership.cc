@@ -4,20 +4,23 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "worker/delivery/retry_record.h"
 #include "worker/kafka/client.h"
 #include "worker/kafka/cluster_watch.h"
+#include "worker/kafka/doubt_check.h"
 #include "worker/kafka/group_question.h"
 #include "worker/kafka/guard_state.h"
 #include "worker/kafka/log_limit.h"
 #include "worker/kafka/partition_feed.h"
 #include "worker/kafka/partition_lists.h"
+#include "worker/kafka/seek_queue.h"
 #include "worker/kafka/watchdog.h"
 #include "worker/runtime/log.h"
 
@@ -31,10 +34,7 @@ using runtime::Log;
 using runtime::LogLevel;
 using Time = std::chrono::steady_clock::time_point;
 
-constexpr auto kTick = 100ms;        // how late a lost assignment is seen at the latest
-constexpr auto kSeekRetry = 20ms;    // until fetching of a new partition has begun
-constexpr auto kSeekTimeout = 1000;  // ms
-constexpr auto kAskAgain = 200ms;    // of the coordinator
+constexpr auto kTick = 100ms;  // how late a lost assignment is seen at the latest
 constexpr auto kSubscribeRetry = 1s;
 constexpr auto kCloseTimeout = 10s;
 
@@ -45,17 +45,14 @@ Time Now() { return std::chrono::steady_clock::now(); }
 class Membership::Impl final : public FeedHost {
  public:
   Impl(const ClientConfig& config, ClientPtr consumer, ClientPtr admin, QueueLimits limits)
-      : embedded_(config.embedded()),
+      : config_(config),
         session_timeout_(config.session_timeout()),
         heartbeat_(config.heartbeat_interval()),
-        static_(config.static_member()),
         limits_(limits),
-        consumer_(std::move(consumer)),
         admin_(std::move(admin)),
-        queue_(rd_kafka_queue_get_consumer(consumer_.get())),
-        question_(std::make_unique<GroupQuestion>(config, [this] { WakeThread(); })) {
-    // Errors of the client and its rebalances in one queue.
-    rd_kafka_poll_set_consumer(consumer_.get());
+        question_(std::make_unique<GroupQuestion>(config, [this] { WakeThread(); })),
+        doubts_(guard_, *question_, config.heartbeat_interval(), config.embedded()) {
+    Use(std::move(consumer));
   }
 
   ~Impl() override { Stop(Farewell::kByMembership, kCloseTimeout); }
@@ -63,14 +60,7 @@ class Membership::Impl final : public FeedHost {
   void Start(delivery::AssignmentListener& listener, std::function<void(std::string)> on_fenced) {
     listener_ = &listener;
     on_fenced_ = std::move(on_fenced);
-    watch_ = std::make_unique<ClusterWatch>(admin_.get(), consumer_.get(), ClusterWatch::Options{},
-                                            [this](ClusterWatch::Counts counts) {
-                                              {
-                                                const std::lock_guard lock(mutex_);
-                                                counts_ = std::move(counts);
-                                              }
-                                              WakeThread();
-                                            });
+    Watch();
     thread_ = std::thread([this] { Run(); });
   }
 
@@ -98,27 +88,14 @@ class Membership::Impl final : public FeedHost {
 
   // FeedHost
   void RequestSeek(std::shared_ptr<QueueFeed> feed, Offset offset, std::uint64_t ticket) override {
-    {
-      const std::lock_guard lock(mutex_);
-      new_seeks_.push_back({std::move(feed), offset, ticket});
-    }
+    seeks_.Add(std::move(feed), offset, ticket);
     WakeThread();
   }
   void RequestKick(const TopicPartition& partition) override { watch_->Kick(partition); }
 
  private:
-  struct Seek {
-    std::shared_ptr<QueueFeed> feed;
-    Offset offset = 0;
-    std::uint64_t ticket = 0;
-  };
-  struct Check {  // of a doubt
-    std::uint64_t doubt = 0;
-    Time ask_at;  // next question; with `quiet_since` set: no more questions
-    bool asked = false;
-    std::optional<Time> quiet_since;  // the coordinator cannot be asked: heartbeats must have had time to fail
-  };
-
+  void Use(ClientPtr consumer);
+  void Watch();
   void WakeThread() {
     const std::lock_guard lock(queue_mutex_);
     if (queue_ != nullptr) rd_kafka_queue_yield(queue_.get());
@@ -131,8 +108,9 @@ class Membership::Impl final : public FeedHost {
   void Serve(const rd_kafka_event_t& event);
   void ApplySubscription();
   void ApplyCounts();
-  void ServeSeeks();
   void ServeGuard();
+  void LookForPlace();
+  void TakePlaceAgain();
   void Assigned(const rd_kafka_topic_partition_list_t* list);
   void Revoked(const rd_kafka_topic_partition_list_t* list);
   void GiveUp(const std::vector<TopicPartition>& partitions, bool lost);
@@ -143,6 +121,12 @@ class Membership::Impl final : public FeedHost {
     for (const auto& callback : on_confirmed_) callback();
   }
   void NoteFeeds();
+  // A fleet that has parked nothing has no retry topic, and subscribes to it all the same: the subscription of a static
+  // member that is back must be the one it had.
+  [[nodiscard]] bool IsMissingRetryTopic(rd_kafka_resp_err_t error, std::string_view text) const {
+    return error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART &&
+           text.find(": " + delivery::RetryTopic(config_.fleet()) + ":") != std::string_view::npos;
+  }
   [[nodiscard]] bool Cooperative() const {
     const char* protocol = rd_kafka_rebalance_protocol(consumer_.get());
     return protocol != nullptr && std::string_view(protocol) == "COOPERATIVE";
@@ -156,10 +140,9 @@ class Membership::Impl final : public FeedHost {
   }
   [[nodiscard]] Time NextDeadline() const;
 
-  const bool embedded_;
+  const ClientConfig config_;
   const std::chrono::milliseconds session_timeout_;
   const std::chrono::milliseconds heartbeat_;
-  const bool static_;
   const QueueLimits limits_;
   ClientPtr consumer_;
   ClientPtr admin_;  // for everything but consuming: it would wait behind the consumer's open fetches
@@ -170,30 +153,48 @@ class Membership::Impl final : public FeedHost {
   std::vector<std::function<void()>> on_confirmed_;
   GuardState guard_;
   std::unique_ptr<GroupQuestion> question_;
+  DoubtCheck doubts_;
   std::unique_ptr<ClusterWatch> watch_;
+  SeekQueue seeks_;
   std::atomic<bool> stopping_{false};
   bool leaving_ = false;  // these two are written before stopping_
   Time stop_by_{};
 
   // The thread's.
   std::map<TopicPartition, std::shared_ptr<QueueFeed>> feeds_;
-  std::deque<Seek> seeks_;
-  Time seek_at_{};
   std::set<std::string> topics_;
   std::optional<Time> subscribe_at_;
-  std::optional<Check> check_;
   std::uint64_t lost_doubt_ = 0;  // the newest doubt when the assignment was lost: joining anew settles it
   bool fenced_ = false;
+  Time look_at_{};  // when fenced: the next question for our name
   bool ever_assigned_ = false;
   LogLimit errors_{10s};
 
   mutable std::mutex mutex_;
   std::optional<std::set<std::string>> wanted_;
   std::optional<ClusterWatch::Counts> counts_;
-  std::vector<Seek> new_seeks_;
   MembershipState state_;
   std::thread thread_;
 };
+
+void Membership::Impl::Use(ClientPtr consumer) {
+  const std::lock_guard lock(queue_mutex_);
+  consumer_ = std::move(consumer);
+  queue_.reset(rd_kafka_queue_get_consumer(consumer_.get()));
+  // Errors of the client and its rebalances in one queue.
+  rd_kafka_poll_set_consumer(consumer_.get());
+}
+
+void Membership::Impl::Watch() {
+  watch_ = std::make_unique<ClusterWatch>(admin_.get(), consumer_.get(), ClusterWatch::Options{},
+                                          [this](ClusterWatch::Counts counts) {
+                                            {
+                                              const std::lock_guard lock(mutex_);
+                                              counts_ = std::move(counts);
+                                            }
+                                            WakeThread();
+                                          });
+}
 
 void Membership::Impl::Run() {
   Time turned = Now();
@@ -204,8 +205,11 @@ void Membership::Impl::Run() {
     turned = now;
     ApplySubscription();
     ApplyCounts();
-    ServeSeeks();
-    ServeGuard();
+    seeks_.Serve(consumer_.get());
+    if (fenced_)
+      LookForPlace();
+    else
+      ServeGuard();
     const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(
         std::clamp<Time::duration>(NextDeadline() - now, 1ms, kTick));
     const EventPtr event(rd_kafka_queue_poll(queue_.get(), static_cast<int>(wait.count())));
@@ -217,8 +221,7 @@ void Membership::Impl::Run() {
 }
 
 Time Membership::Impl::NextDeadline() const {
-  Time next = Now() + kTick;
-  if (!seeks_.empty()) next = std::min(next, seek_at_);
+  Time next = std::min(Now() + kTick, seeks_.next());
   if (subscribe_at_) next = std::min(next, *subscribe_at_);
   return next;
 }
@@ -260,80 +263,16 @@ void Membership::Impl::ApplyCounts() {
   if (counts && !fenced_) listener_->OnPartitionCounts(*counts);
 }
 
-void Membership::Impl::ServeSeeks() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!new_seeks_.empty()) seek_at_ = Time::min();
-    std::move(new_seeks_.begin(), new_seeks_.end(), std::back_inserter(seeks_));
-    new_seeks_.clear();
-  }
-  if (seeks_.empty() || Now() < seek_at_) return;
-  // Of several for one feed only the newest counts.
-  std::map<TopicPartition, Seek> newest;
-  for (auto& seek : seeks_)
-    if (!seek.feed->closed()) newest[seek.feed->partition()] = std::move(seek);
-  seeks_.clear();
-  if (newest.empty()) return;
-  auto list = NewPartitionList(newest.size());
-  for (const auto& [partition, seek] : newest)
-    rd_kafka_topic_partition_list_add(list.get(), partition.topic.c_str(), partition.partition)->offset = seek.offset;
-  const ErrorPtr failed(rd_kafka_seek_partitions(consumer_.get(), list.get(), kSeekTimeout));
-  for (int i = 0; i < list->cnt; ++i) {
-    const auto& element = list->elems[i];
-    auto& seek = newest.at({element.topic, element.partition});
-    if (element.err == RD_KAFKA_RESP_ERR_NO_ERROR)
-      seek.feed->SeekDone(seek.ticket);
-    else  // fetching has not begun yet, or its start is just being changed: there is no way but to ask again
-      seeks_.push_back(std::move(seek));
-  }
-  seek_at_ = Now() + kSeekRetry;
-}
-
 void Membership::Impl::ServeGuard() {
   if (rd_kafka_assignment_lost(consumer_.get()) != 0) {
     // Its revocation is on the way.
     guard_.Leave();
-    check_.reset();
+    doubts_.Reset();
     lost_doubt_ = guard_.doubt();
     return;
   }
-  if (!guard_.joined() || guard_.clear()) {
-    check_.reset();
-    return;
-  }
-  const Time now = Now();
-  if (!check_ || check_->doubt != guard_.doubt()) {
-    const bool cannot_be_asked = embedded_ || (check_ && check_->quiet_since);
-    check_ = Check{guard_.doubt(), now, false, cannot_be_asked ? std::optional(now) : std::nullopt};
-  }
-  if (check_->quiet_since) {
-    if (now - *check_->quiet_since < 2 * heartbeat_) return;
-    if (guard_.Settle(check_->doubt)) TellConfirmed();
-    return;
-  }
-  switch (const auto answer = question_->Take(MemberId())) {
-    case GroupQuestion::Answer::kNone:
-      break;
-    case GroupQuestion::Answer::kCannotBeAsked:
-      check_->quiet_since = now;
-      return;
-    case GroupQuestion::Answer::kMember:
-    case GroupQuestion::Answer::kNotMember:
-    case GroupQuestion::Answer::kUnsettled:
-    case GroupQuestion::Answer::kFailed:
-      // An answer to a question from before this doubt says nothing.
-      if (!check_->asked) break;
-      if (answer == GroupQuestion::Answer::kMember) {
-        if (rd_kafka_assignment_lost(consumer_.get()) == 0 && guard_.Settle(check_->doubt)) TellConfirmed();
-        return;
-      }
-      check_->asked = false;
-      check_->ask_at = now + kAskAgain;
-      return;
-  }
-  if (check_->asked || now < check_->ask_at) return;
-  check_->asked = question_->Ask();
-  if (!check_->asked) check_->ask_at = now + kAskAgain;
+  const auto lost = [this] { return rd_kafka_assignment_lost(consumer_.get()) != 0; };
+  if (doubts_.Serve([this] { return MemberId(); }, lost)) TellConfirmed();
 }
 
 void Membership::Impl::Serve(const rd_kafka_event_t& constant) {
@@ -358,7 +297,7 @@ void Membership::Impl::Serve(const rd_kafka_event_t& constant) {
       const char* text = rd_kafka_event_error_string(event);
       if (error == RD_KAFKA_RESP_ERR__FATAL || rd_kafka_event_error_is_fatal(event) != 0)
         Fenced(text != nullptr ? text : "");
-      else
+      else if (text == nullptr || !IsMissingRetryTopic(error, text))
         OnError(error, text != nullptr ? text : "");
       return;
     }
@@ -467,7 +406,48 @@ void Membership::Impl::Fenced(std::string reason) {
     state_.joined = false;
     state_.last_error = reason;
   }
+  look_at_ = Now() + heartbeat_;
   if (on_fenced_) on_fenced_(std::move(reason));
+}
+
+// Not every fencing is a namesake's: while a member stands still its coordinator may change, and the answer that told
+// it its new id be lost. Then its old self keeps the name until its session ends. Who has the name now is never
+// disturbed.
+void Membership::Impl::LookForPlace() {
+  const auto answer = question_->TakeName(config_.instance());
+  if (answer == GroupQuestion::Answer::kNotMember) return TakePlaceAgain();
+  if (Now() < look_at_) return;
+  static_cast<void>(question_->Ask());
+  look_at_ = Now() + heartbeat_;
+}
+
+void Membership::Impl::TakePlaceAgain() {
+  std::string error;
+  auto conf = BuildConf(config_, Role::kMember, error);
+  auto consumer = conf == nullptr ? nullptr : NewClient(std::move(conf), Role::kMember, error);
+  if (consumer == nullptr) {
+    OnError(RD_KAFKA_RESP_ERR__FAIL, error);
+    look_at_ = Now() + heartbeat_;
+    return;
+  }
+  Log(LogLevel::kInfo, "nobody has this instance name any more: the worker takes its place again",
+      {{"instance", config_.instance()}});
+  watch_.reset();
+  ClientPtr old = std::move(consumer_);
+  Use(std::move(consumer));
+  {
+    const Watchdog watchdog("destroying the fenced consumer");
+    rd_kafka_destroy_flags(old.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+  }
+  Watch();
+  watch_->SetTopics(topics_);
+  fenced_ = false;
+  ever_assigned_ = false;
+  doubts_.Reset();
+  lost_doubt_ = guard_.doubt();
+  if (!topics_.empty()) subscribe_at_ = Now();
+  const std::lock_guard lock(mutex_);
+  state_.fenced = false;
 }
 
 void Membership::Impl::OnError(rd_kafka_resp_err_t error, const std::string& text) {
@@ -517,7 +497,7 @@ bool Membership::Impl::ServeUntil(rd_kafka_queue_t& queue, Done done) {
 }
 
 void Membership::Impl::Close() {
-  if (leaving_ && static_ && !fenced_) Leave();
+  if (leaving_ && config_.static_member() && !fenced_) Leave();
   const Watchdog watchdog("closing the consumer");
   const QueuePtr queue(rd_kafka_queue_new(consumer_.get()));
   const ErrorPtr refused(fenced_ ? nullptr : rd_kafka_consumer_close_queue(consumer_.get(), queue.get()));
@@ -542,9 +522,8 @@ void Membership::Impl::Stop(Farewell farewell, std::chrono::milliseconds within)
   {
     const std::lock_guard lock(mutex_);
     state_.joined = false;
-    new_seeks_.clear();
   }
-  seeks_.clear();
+  seeks_.Clear();
   const Watchdog watchdog("destroying the consumer");
   const bool closed = rd_kafka_consumer_closed(consumer_.get()) != 0;
   // librdkafka before 2.3 dies when a cooperative member is destroyed between its first join and its first assignment.

@@ -56,9 +56,20 @@ void Ask(Round& round, const std::string& group, const std::vector<OffsetStore::
   const auto options =
       NewAdminOptions(client.client.get(), RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS, kCoordinatorTimeout, tag);
   round.open[tag] = &fetch;
+  if (client.open_fetches == 0) client.fetching_since = std::chrono::steady_clock::now();
   ++client.open_fetches;
   auto* raw = request.get();
   rd_kafka_ListConsumerGroupOffsets(client.client.get(), &raw, 1, options.get(), client.fetches.get());
+}
+
+// The next answer within the time; null: there is none, and a client that owes it for too long is reported.
+EventPtr NextAnswer(OffsetClient& client, Time deadline) {
+  EventPtr event(rd_kafka_queue_poll(client.fetches.get(), MillisecondsUntil(deadline)));
+  if (event == nullptr && std::chrono::steady_clock::now() - client.fetching_since >= client.patience &&
+      !client.silent.exchange(true)) {
+    client.answered();
+  }
+  return event;
 }
 
 bool ReadGroup(rd_kafka_event_t* event, const std::vector<OffsetStore::Key>& keys, const GroupFetch& fetch,
@@ -82,8 +93,9 @@ bool ReadGroup(rd_kafka_event_t* event, const std::vector<OffsetStore::Key>& key
 
 }  // namespace
 
-OffsetClient::OffsetClient(ClientPtr made, std::function<void()> on_answer)
-    : answered(std::move(on_answer)),
+OffsetClient::OffsetClient(ClientPtr made, std::chrono::milliseconds silence_allowed, std::function<void()> on_answer)
+    : patience(silence_allowed),
+      answered(std::move(on_answer)),
       client(std::move(made)),
       writes(rd_kafka_queue_new(client.get())),
       fetches(rd_kafka_queue_new(client.get())) {
@@ -123,7 +135,7 @@ OffsetStore::Fetched FetchPositions(const std::string& fleet, const std::vector<
     for (auto& [client, round] : rounds) {
       locks.emplace_back(client->fetching);
       while (client->open_fetches > 0) {
-        const EventPtr late(rd_kafka_queue_poll(client->fetches.get(), MillisecondsUntil(deadline)));
+        const EventPtr late = NextAnswer(*client, deadline);
         if (late == nullptr) return std::nullopt;
         if (rd_kafka_event_type(late.get()) == RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT) --client->open_fetches;
       }
@@ -133,7 +145,7 @@ OffsetStore::Fetched FetchPositions(const std::string& fleet, const std::vector<
       for (auto& [group, fetch] : round.groups) Ask(round, group, keys, *fetch);
     for (auto& [client, round] : rounds) {
       while (!round.open.empty()) {
-        const EventPtr event(rd_kafka_queue_poll(client->fetches.get(), MillisecondsUntil(deadline)));
+        const EventPtr event = NextAnswer(*client, deadline);
         if (event == nullptr) return std::nullopt;
         const auto open = round.open.find(reinterpret_cast<std::uintptr_t>(rd_kafka_event_opaque(event.get())));
         if (open == round.open.end()) continue;

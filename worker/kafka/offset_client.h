@@ -2,6 +2,7 @@
 
 // Private to this room.
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,13 +18,17 @@
 namespace posthorn::kafka {
 
 /// A client of the offset store, the queue for the answers to its writes, and the one for its fetches.
+///
+/// librdkafka can lose a request to a coordinator: its answer never comes, and its time limit must not be reached
+/// (kCoordinatorTimeout). A client that leaves a request unanswered for `patience` is replaced by one that brokers answer.
 struct OffsetClient {
-  OffsetClient(ClientPtr made, std::function<void()> on_answer);
+  OffsetClient(ClientPtr made, std::chrono::milliseconds silence_allowed, std::function<void()> on_answer);
   ~OffsetClient();
   OffsetClient(const OffsetClient&) = delete;
   OffsetClient& operator=(const OffsetClient&) = delete;
 
-  const std::function<void()> answered;
+  const std::chrono::milliseconds patience;
+  const std::function<void()> answered;  // or `silent` is set
   ClientPtr client;
   QueuePtr writes;
   std::size_t open_writes = 0;  // the store thread's
@@ -31,6 +36,8 @@ struct OffsetClient {
   QueuePtr fetches;
   std::size_t open_fetches = 0;  // also those nobody waits for any more
   std::uintptr_t fetch_tags = 0;
+  std::chrono::steady_clock::time_point fetching_since{};  // the oldest of the open ones
+  std::atomic<bool> silent{false};                         // fetches stay unanswered
 };
 using OffsetClientRef = std::shared_ptr<OffsetClient>;
 

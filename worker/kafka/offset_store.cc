@@ -38,8 +38,8 @@ Time Now() { return std::chrono::steady_clock::now(); }
 class KafkaOffsetStore::Impl {
  public:
   Impl(const ClientConfig& config, Options options, ClientPtr first, ClientPtr asking)
-      : config_(config), planner_(ToPlan(options), std::random_device{}()) {
-    clients_.push_back(Wrap(std::move(first)));
+      : config_(config), patience_(options.patience), planner_(ToPlan(options), std::random_device{}()) {
+    clients_.push_back(Wrap(std::move(first), patience_));
     if (asking != nullptr) retention_ = std::make_unique<RetentionQuestion>(std::move(asking));
     stats_.retention = std::chrono::duration_cast<std::chrono::milliseconds>(CommitPlanner::Options().retention);
     thread_ = std::thread([this] { Run(); });
@@ -126,6 +126,7 @@ class KafkaOffsetStore::Impl {
     CommitPlanner::Batch batch;
     std::vector<PositionToWrite> positions;
     OffsetClientRef client;
+    Time sent;
   };
 
   static CommitPlanner::Options ToPlan(const Options& options) {
@@ -143,8 +144,8 @@ class KafkaOffsetStore::Impl {
     changed_.notify_one();
   }
 
-  OffsetClientRef Wrap(ClientPtr client) {
-    return std::make_shared<OffsetClient>(std::move(client), [this] { Wake(); });
+  OffsetClientRef Wrap(ClientPtr client, std::chrono::milliseconds patience) {
+    return std::make_shared<OffsetClient>(std::move(client), patience, [this] { Wake(); });
   }
   OffsetClientRef ClientFor(const std::string& subscription) {
     const std::lock_guard lock(mutex_);
@@ -155,15 +156,19 @@ class KafkaOffsetStore::Impl {
   }
 
   void Run();
-  OffsetClientRef NewOne();
+  OffsetClientRef NewOne(std::chrono::milliseconds patience);
   void GrowTo(std::uint32_t count);
   [[nodiscard]] bool MayAsk(const OffsetClientRef& client);
   void Send(CommitPlanner::Batch batch);
   void ReadAnswers();
+  void ReplaceSilent();
+  void GiveBackWritesOf(const OffsetClientRef& client);
+  [[nodiscard]] std::optional<Time> OldestOpen(const OffsetClientRef& client) const;
   void Answered(const UnderWay& request, const WriteAnswer& answer);
   void AskRetention();
 
   const ClientConfig config_;
+  const std::chrono::milliseconds patience_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -181,6 +186,8 @@ class KafkaOffsetStore::Impl {
   std::map<std::uintptr_t, UnderWay> under_way_;  // by the order of sending
   std::uintptr_t sent_ = 0;
   std::map<const OffsetClient*, std::pair<Time, bool>> seen_;  // until when: the brokers do or do not answer
+  Time look_again_ = Time::max();  // for clients that owe an answer
+  Time try_at_ = Time::min();      // not before: nobody answered anybody
   std::unique_ptr<RetentionQuestion> retention_;
   LogLimit errors_{10s};
 
@@ -202,10 +209,12 @@ void KafkaOffsetStore::Impl::Run() {
     if (!batches.empty()) GrowTo(wanted);
     for (auto& batch : batches) Send(std::move(batch));
     ReadAnswers();
+    ReplaceSilent();
     AskRetention();
 
     lock.lock();
     sleeps_until_ = held_ ? Now() + kHeldCheck : planner_.wake_at();
+    sleeps_until_ = std::min(sleeps_until_, look_again_);
     if (retention_ != nullptr) sleeps_until_ = std::min(sleeps_until_, retention_->wake_at());
     const auto ready = [this] { return stop_ || woken_ || !calls_.empty(); };
     if (sleeps_until_ == Time::max())
@@ -215,10 +224,10 @@ void KafkaOffsetStore::Impl::Run() {
   }
 }
 
-OffsetClientRef KafkaOffsetStore::Impl::NewOne() {
+OffsetClientRef KafkaOffsetStore::Impl::NewOne(std::chrono::milliseconds patience) {
   std::string error;
   auto client = NewClient(config_, Role::kAdmin, error);
-  if (client != nullptr) return Wrap(std::move(client));
+  if (client != nullptr) return Wrap(std::move(client), patience);
   if (const auto silent = errors_.Admit(RD_KAFKA_RESP_ERR__FAIL, Now()))
     Log(LogLevel::kError, "no further client for offsets", {{"error", error}, {"not logged", *silent}});
   return nullptr;
@@ -226,7 +235,7 @@ OffsetClientRef KafkaOffsetStore::Impl::NewOne() {
 
 void KafkaOffsetStore::Impl::GrowTo(std::uint32_t count) {
   while (clients_.size() < count) {
-    auto client = NewOne();
+    auto client = NewOne(patience_);
     if (client == nullptr) return;
     const std::lock_guard lock(mutex_);
     clients_.push_back(std::move(client));
@@ -247,7 +256,7 @@ bool KafkaOffsetStore::Impl::MayAsk(const OffsetClientRef& client) {
 void KafkaOffsetStore::Impl::Send(CommitPlanner::Batch batch) {
   const auto tag = ++sent_;
   // The plan may be ahead of the clients when one could not be made.
-  UnderWay request{std::move(batch), {}, nullptr};
+  UnderWay request{std::move(batch), {}, nullptr, Now()};
   request.client = clients_[request.batch.client % clients_.size()];
   for (const auto& item : request.batch.items) request.positions.push_back({item.partition, item.position});
   if (!MayAsk(request.client)) {
@@ -275,6 +284,54 @@ void KafkaOffsetStore::Impl::ReadAnswers() {
       under_way_.erase(found);
       Answered(request, ReadWriteAnswer(event.get(), request.positions));
     }
+  }
+}
+
+std::optional<Time> KafkaOffsetStore::Impl::OldestOpen(const OffsetClientRef& client) const {
+  for (const auto& [tag, request] : under_way_)
+    if (request.client == client) return request.sent;
+  return std::nullopt;
+}
+
+// When to look again is in `look_again_`. A write that was lost inside a client is never applied; should one be after
+// all, what it puts back comes again.
+void KafkaOffsetStore::Impl::ReplaceSilent() {
+  const Time now = Now();
+  look_again_ = Time::max();
+  for (auto& client : clients_) {
+    const auto open = OldestOpen(client);
+    const Time owing_at = client->silent ? now : open ? *open + client->patience : Time::max();
+    const Time at = std::max(owing_at, try_at_);
+    if (now < at) {
+      if (owing_at != Time::max()) look_again_ = std::min(look_again_, at);
+      continue;
+    }
+    auto fresh = NewOne(std::min<std::chrono::milliseconds>(client->patience * 2, 1h));
+    if (fresh == nullptr || !Reachable(fresh->client.get(), kReachableTimeout)) {  // nobody answers anybody
+      try_at_ = look_again_ = Now() + patience_ / 2;
+      continue;
+    }
+    Log(LogLevel::kWarning, "requests for offsets stay unanswered, sent again by another client",
+        {{"waited", std::to_string(client->patience.count()) + "ms"}});
+    seen_.erase(client.get());
+    const auto old = client;
+    {
+      const std::lock_guard lock(mutex_);
+      client = std::move(fresh);
+    }
+    GiveBackWritesOf(old);
+  }
+}
+
+void KafkaOffsetStore::Impl::GiveBackWritesOf(const OffsetClientRef& client) {
+  for (auto entry = under_way_.begin(); entry != under_way_.end();) {
+    if (entry->second.client != client) {
+      ++entry;
+      continue;
+    }
+    const auto request = std::move(entry->second);
+    entry = under_way_.erase(entry);
+    Answered(request, {std::vector<bool>(request.positions.size(), false), RD_KAFKA_RESP_ERR__TIMED_OUT, "no answer"});
   }
 }
 

@@ -36,6 +36,9 @@ class KafkaOffsetStore final : public delivery::OffsetStore {
   struct Options {
     std::uint32_t requests_per_second = 150;   // write requests per client; Flush is not held back by it
     std::chrono::milliseconds interval{1000};  // how long a change may wait
+    // How long requests may stay unanswered while brokers answer; then another client sends them again. Twice as long
+    // for each that takes the place of a silent one, at most an hour: the coordinator may just be away.
+    std::chrono::milliseconds patience{10'000};
   };
   /// Null and `error` set when the client cannot be made (see ClientConfig::Faults). Opens no connection yet.
   static std::unique_ptr<KafkaOffsetStore> Create(const ClientConfig& config, Options options, std::string& error);

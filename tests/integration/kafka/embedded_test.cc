@@ -442,6 +442,32 @@ TEST_F(EmbeddedTest, WritesAreRepeatedWhenTheBrokerComesBack) {
   EXPECT_EQ(store->Fetch({key}, 10s)->at(0)->next, 2);
 }
 
+TEST_F(EmbeddedTest, OffsetsAreAskedForAndWrittenAnewWhenAClientGetsNoAnswer) {
+  std::string error;
+  broker_ = EmbeddedBroker::Create(error, 2);
+  ASSERT_NE(broker_, nullptr) << error;
+  ASSERT_TRUE(broker_->CreateTopic("orders", 2, error)) << error;
+  KafkaOffsetStore::Options options;
+  options.patience = 300ms;
+  // Only the first broker is known from the start: what the second keeps back does not keep the client from the first.
+  auto deployment = TestDeployment(broker_->bootstrap().substr(0, broker_->bootstrap().find(',')), "fleet");
+  const auto store = KafkaOffsetStore::Create(ClientConfig::From(deployment, true), options, error);
+  const delivery::OffsetStore::Key key{"billing", {"orders", 0}};
+  store->Update(key, {1, ""}, true, true);
+  ASSERT_TRUE(Flushed(*store, {key}));
+
+  broker_->KeepAnswer("fleet.billing", EmbeddedBroker::Request::kWriteOffsets);
+  store->Update(key, {2, ""}, true, true);
+  EXPECT_TRUE(Flushed(*store, {key}));
+
+  broker_->KeepAnswer("fleet.billing", EmbeddedBroker::Request::kFetchOffsets);
+  EXPECT_EQ(store->Fetch({key}, 400ms), std::nullopt);
+  delivery::OffsetStore::Fetched fetched;
+  RecordingWorker waiter(Config("other"), {}, {});
+  ASSERT_TRUE(waiter.WaitFor([&] { return (fetched = store->Fetch({key}, 400ms)).has_value(); }));
+  EXPECT_EQ(fetched->at(0)->next, 2);
+}
+
 TEST_F(EmbeddedTest, TheStoreSurvivesAFlappingBroker) {
   std::string error;
   const auto store = KafkaOffsetStore::Create(Config(), {}, error);

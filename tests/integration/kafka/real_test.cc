@@ -237,6 +237,22 @@ TEST_F(RealTest, ANamesakeFencesTheOlderOne) {
   EXPECT_TRUE(newer.membership().Confirmed());
 }
 
+TEST_F(RealTest, AFencedMemberTakesItsPlaceAgainOnceNobodyHasItsName) {
+  CreateTopic(2);
+  Produce(0, 10);
+  RecordingWorker older(Config("w-0"), {topic_}, {});
+  ASSERT_TRUE(older.WaitForOwned(2));
+  RecordingWorker newer(Config("w-0"), {topic_}, {});
+  ASSERT_TRUE(older.WaitFor([&] { return older.membership().state().fenced; }));
+  ASSERT_TRUE(newer.WaitForOwned(2));
+  newer.Stop();  // its name is its own until its session ends
+  ASSERT_TRUE(older.WaitForOwned(2));
+  EXPECT_FALSE(older.membership().state().fenced);
+  ASSERT_TRUE(older.WaitFor([&] { return older.membership().Confirmed(); }));
+  Produce(0, 20);
+  ASSERT_TRUE(older.WaitForRecords(Partition(0), 20));
+}
+
 TEST_F(RealTest, AStoppedMemberDoesNotTrustItselfWhenItGoesOn) {
   CreateTopic(4);
   Member member(bootstrap_, name_, topic_);

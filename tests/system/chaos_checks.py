@@ -34,10 +34,14 @@ class Fault:
 
 
 class Evidence:
-    """What is known of one subscription. `records`: those of its topic; `requests` and `letters`: its own alone."""
+    """What is known of one subscription. `records`: those of its topic; `requests` and `letters`: its own alone; `parked`: (message,
+    when) as the retry topic has it."""
 
-    def __init__(self, policy, records, requests, letters, faults, skew=lambda second: 0.1):
+    def __init__(self, policy, records, requests, letters, faults, skew=lambda second: 0.1, parked=()):
         self.policy, self.faults, self.skew = policy, faults, skew
+        self.parked = collections.defaultdict(list)
+        for message, time in parked:
+            self.parked[message].append(time)
         self.records = sorted(records, key=lambda record: (record.partition, record.offset))
         self.requests = sorted((request for request in requests if request.subscription == policy.name), key=lambda request: request.time)
         self.letters = [letter for letter in letters if letter.subscription == policy.name]
@@ -101,7 +105,7 @@ def none_after_its_ttl(evidence, slack=0.5, most_in_flight=64):
                 if not (request.ok and previous.ok) and explain(evidence, previous.time, request.time) is None:
                     anew.append(f"{message}: attempt {previous.attempt}, then 1, {request.time - previous.time:.1f} s later")
                 origin = request.time
-            elif policy.ttl_from == "read" and previous and explain(evidence, origin, request.time):
+            elif policy.ttl_from == "read" and previous and explain(evidence, origin, request.time, message):
                 origin = request.time  # not stored when it happened: whoever went on knew nothing of it
             previous = request
             over = request.time - (origin or request.time) - policy.ttl
@@ -117,8 +121,16 @@ def none_after_its_ttl(evidence, slack=0.5, most_in_flight=64):
             f"{policy.name}: {after_pause} attempts after the TTL when paused workers went on, {most_in_flight} could be on their way")
 
 
-def explain(evidence, first, again):
-    """Why something done at `first` may have been forgotten and done again at `again`; None when no fault tells."""
+def explain(evidence, first, again, message=None):
+    """Why something done at `first` may have been forgotten and done again at `again`; None when no fault tells. Of a message that
+    is parked the parking may have been forgotten: then it goes on twice, in its own partition and in the retry topic."""
+    reason = explain_one(evidence, first, again)
+    if reason is None and any(explain_one(evidence, parked, again) for parked in evidence.parked.get(message, ())):
+        return "parked twice"
+    return reason
+
+
+def explain_one(evidence, first, again):
     for kind, name in (("kill", "crash"), ("pause", "zombie"), ("kafka", "kafka")):
         for fault in evidence.of(kind):
             # A cluster that lacks a broker stores late; a pause shows as it begins, what was on its way arrives as it ends.
@@ -148,7 +160,7 @@ def repeats(evidence):
     for message, times in finishes.items():
         times.sort()
         for (first, unanswered, what), (again, _, what_again) in zip(times, times[1:]):
-            reason = "unanswered" if unanswered else explain(evidence, first, again) or "unknown"
+            reason = "unanswered" if unanswered else explain(evidence, first, again, message) or "unknown"
             why[reason] += 1
             if reason == "unknown":
                 unknown.append(f"{message}: {what} at {first:.3f}, {what_again} {again - first:.3f} s later")

@@ -21,8 +21,8 @@ def letter(offset, time=200.0, reason="expired", subscription="s"):
     return types.SimpleNamespace(message=f"t-0-{offset}", time=time, reason=reason, subscription=subscription)
 
 
-def evidence(records, requests, letters=(), faults=(), **policy):
-    return Evidence(Policy("s", "t", **policy), records, requests, letters, list(faults))
+def evidence(records, requests, letters=(), faults=(), parked=(), **policy):
+    return Evidence(Policy("s", "t", **policy), records, requests, letters, list(faults), parked=parked)
 
 
 class ChaosChecksTest(unittest.TestCase):
@@ -49,6 +49,14 @@ class ChaosChecksTest(unittest.TestCase):
     def test_a_message_nobody_produced(self):
         self.breach(evidence([record(0)], [request(0, 101), request(7, 101)]), "nobody produced")
         self.breach(evidence([record(0)], [request(0, 101), request(7, 101, ok=False)]), "nobody produced")
+
+    def test_a_message_parked_just_before_a_crash_may_go_on_twice(self):
+        kill = Fault("kill", "w-0", 105.0, 105.5)
+        twice = [request(0, 120, attempt=4), request(0, 130, attempt=2)]
+        self.kept(evidence([record(0)], twice, faults=[kill], parked=[("t-0-0", 104.0)]), {"parked twice": 1})
+        self.breach(evidence([record(0)], twice, faults=[kill], parked=[("t-0-0", 90.0)]), "no known reason")
+        self.breach(evidence([record(0)], twice, faults=[kill], parked=[("t-0-1", 104.0)]), "no known reason")
+        self.breach(evidence([record(0)], twice, parked=[("t-0-0", 104.0)]), "no known reason")
 
     def test_the_order_of_a_key(self):
         records = [record(0), record(1), record(2, key="other"), record(3, key=None), record(4, key=None)]

@@ -10,6 +10,7 @@ namespace posthorn::kafka {
 namespace {
 
 constexpr int kReachableTimeout = 200;  // ms
+constexpr int kMostFailures = 5;
 constexpr std::chrono::milliseconds kPatience{10'000};
 constexpr std::chrono::milliseconds kLongestPatience{3'600'000};  // the coordinator may just be away
 
@@ -30,6 +31,10 @@ void GroupQuestion::DropClient() {
 
 bool GroupQuestion::Ask() {
   if (open_) return false;
+  if (failures_ >= kMostFailures) {
+    DropClient();
+    failures_ = 0;
+  }
   if (client_ == nullptr) {
     std::string error;
     client_ = NewClient(config_, Role::kAdmin, error);
@@ -63,7 +68,8 @@ GroupQuestion::Answer GroupQuestion::TakeName(const std::string& instance) {
 
 GroupQuestion::Answer GroupQuestion::TakeWhere(
     const std::function<bool(const rd_kafka_MemberDescription_t&)>& is_meant) {
-  const auto failure = [](rd_kafka_resp_err_t error) {
+  const auto failure = [this](rd_kafka_resp_err_t error) {
+    ++failures_;
     switch (error) {
       case RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE:
       case RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION:
@@ -85,6 +91,7 @@ GroupQuestion::Answer GroupQuestion::TakeWhere(
     if (count != 1) return Answer::kFailed;
     if (const auto* error = rd_kafka_ConsumerGroupDescription_error(groups[0]); error != nullptr)
       return failure(rd_kafka_error_code(error));
+    failures_ = 0;
     bool member = false;
     for (std::size_t i = 0; i < rd_kafka_ConsumerGroupDescription_member_count(groups[0]); ++i)
       member = member || is_meant(*rd_kafka_ConsumerGroupDescription_member(groups[0], i));

@@ -12,7 +12,8 @@
 namespace posthorn::kafka {
 
 /// Asks the group's coordinator whether a member is in the group and the group is stable. Has a client from
-/// the first question on; one that leaves a question unanswered for too long (see OffsetClient) is replaced.
+/// the first question on; one that leaves a question unanswered for too long, or gets nothing but errors, is replaced (see
+/// OffsetClient).
 ///
 /// Threads  One; `answered` comes from any (it only says that Take has something).
 class GroupQuestion {
@@ -39,6 +40,7 @@ class GroupQuestion {
   ClientPtr client_;
   QueuePtr queue_;  // declared after the client, gone before it
   bool open_ = false;
+  int failures_ = 0;  // one after the other
   std::chrono::steady_clock::time_point asked_at_{};
   std::chrono::milliseconds patience_;
 };

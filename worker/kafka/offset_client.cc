@@ -17,6 +17,7 @@ using delivery::TopicPartition;
 using Time = std::chrono::steady_clock::time_point;
 
 constexpr auto kFetchRetry = 100ms;
+constexpr auto kAstray = 1s;
 
 using AlterPtr =
     std::unique_ptr<rd_kafka_AlterConsumerGroupOffsets_t, Deleter<&rd_kafka_AlterConsumerGroupOffsets_destroy>>;
@@ -72,13 +73,18 @@ EventPtr NextAnswer(OffsetClient& client, Time deadline) {
   return event;
 }
 
-bool ReadGroup(rd_kafka_event_t* event, const std::vector<OffsetStore::Key>& keys, const GroupFetch& fetch,
+bool ReadGroup(OffsetClient& client, rd_kafka_event_t* event, const std::vector<OffsetStore::Key>& keys, const GroupFetch& fetch,
                std::vector<std::optional<Position>>& positions) {
   const auto* result = rd_kafka_event_ListConsumerGroupOffsets_result(event);
+  client.Heard(rd_kafka_event_error(event));
   if (result == nullptr || rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) return false;
   std::size_t count = 0;
   const auto** groups = rd_kafka_ListConsumerGroupOffsets_result_groups(result, &count);
-  if (count != 1 || rd_kafka_group_result_error(groups[0]) != nullptr) return false;
+  if (count != 1) return false;
+  if (const auto* error = rd_kafka_group_result_error(groups[0]); error != nullptr) {
+    client.Heard(rd_kafka_error_code(error));
+    return false;
+  }
   const auto* list = rd_kafka_group_result_partitions(groups[0]);
   for (const auto i : fetch.keys) {
     const auto* element = Find(list, keys[i].partition);
@@ -113,6 +119,21 @@ OffsetClient::~OffsetClient() {
   writes.reset();
   fetches.reset();
   LetGo(std::move(client), open);
+}
+
+void OffsetClient::Heard(rd_kafka_resp_err_t error) {
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    astray_since = Time::max();
+  } else if (error == RD_KAFKA_RESP_ERR_NOT_COORDINATOR) {
+    auto never = Time::max();
+    if (astray_since.compare_exchange_strong(never, std::chrono::steady_clock::now())) answered();
+  }
+}
+
+OffsetClient::Time OffsetClient::ReplaceAt(std::optional<Time> open_write) const {
+  if (silent) return Time::min();
+  const Time astray = astray_since;
+  return std::min(astray == Time::max() ? astray : astray + kAstray, open_write ? *open_write + patience : Time::max());
 }
 
 OffsetStore::Fetched FetchPositions(const std::string& fleet, const std::vector<OffsetStore::Key>& keys, Time deadline,
@@ -150,7 +171,7 @@ OffsetStore::Fetched FetchPositions(const std::string& fleet, const std::vector<
         const auto open = round.open.find(reinterpret_cast<std::uintptr_t>(rd_kafka_event_opaque(event.get())));
         if (open == round.open.end()) continue;
         --client->open_fetches;
-        open->second->answered = ReadGroup(event.get(), keys, *open->second, positions);
+        open->second->answered = ReadGroup(*client, event.get(), keys, *open->second, positions);
         round.open.erase(open);
       }
     }

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,15 +21,18 @@ namespace posthorn::kafka {
 /// A client of the offset store, the queue for the answers to its writes, and the one for its fetches.
 ///
 /// librdkafka can lose a request to a coordinator: its answer never comes, and its time limit must not be reached
-/// (kCoordinatorTimeout). A client that leaves a request unanswered for `patience` is replaced by one that brokers answer.
+/// (kCoordinatorTimeout). And it can go on asking a broker that is the coordinator no more (a process that stood still
+/// while the coordinator moved does). A client that leaves a request unanswered for `patience`, or is astray for
+/// kAstray, is replaced by one that brokers answer.
 struct OffsetClient {
+  using Time = std::chrono::steady_clock::time_point;
   OffsetClient(ClientPtr made, std::chrono::milliseconds silence_allowed, std::function<void()> on_answer);
   ~OffsetClient();
   OffsetClient(const OffsetClient&) = delete;
   OffsetClient& operator=(const OffsetClient&) = delete;
 
   const std::chrono::milliseconds patience;
-  const std::function<void()> answered;  // or `silent` is set
+  const std::function<void()> answered;  // or what follows says more
   ClientPtr client;
   QueuePtr writes;
   std::size_t open_writes = 0;  // the store thread's
@@ -36,8 +40,14 @@ struct OffsetClient {
   QueuePtr fetches;
   std::size_t open_fetches = 0;  // also those nobody waits for any more
   std::uintptr_t fetch_tags = 0;
-  std::chrono::steady_clock::time_point fetching_since{};  // the oldest of the open ones
+  Time fetching_since{};                                    // the oldest of the open ones
   std::atomic<bool> silent{false};                         // fetches stay unanswered
+  std::atomic<Time> astray_since{Time::max()};             // asks the wrong broker and no other
+
+  /// Notes what an answer says of the client's idea of the coordinator.
+  void Heard(rd_kafka_resp_err_t error);
+  /// When it is to be replaced, as far as is known now; `open_write`: when its oldest open write was sent.
+  [[nodiscard]] Time ReplaceAt(std::optional<Time> open_write) const;
 };
 using OffsetClientRef = std::shared_ptr<OffsetClient>;
 

@@ -282,7 +282,9 @@ void KafkaOffsetStore::Impl::ReadAnswers() {
       if (found == under_way_.end()) continue;
       const auto request = std::move(found->second);
       under_way_.erase(found);
-      Answered(request, ReadWriteAnswer(event.get(), request.positions));
+      const auto answer = ReadWriteAnswer(event.get(), request.positions);
+      client->Heard(answer.error);
+      Answered(request, answer);
     }
   }
 }
@@ -299,20 +301,17 @@ void KafkaOffsetStore::Impl::ReplaceSilent() {
   const Time now = Now();
   look_again_ = Time::max();
   for (auto& client : clients_) {
-    const auto open = OldestOpen(client);
-    const Time owing_at = client->silent ? now : open ? *open + client->patience : Time::max();
-    const Time at = std::max(owing_at, try_at_);
-    if (now < at) {
-      if (owing_at != Time::max()) look_again_ = std::min(look_again_, at);
-      continue;
-    }
-    auto fresh = NewOne(std::min<std::chrono::milliseconds>(client->patience * 2, 1h));
+    const Time at = std::max(client->ReplaceAt(OldestOpen(client)), try_at_);
+    look_again_ = std::min(look_again_, at);
+    if (now < at) continue;
+    const bool astray = client->astray_since.load() != Time::max();
+    auto fresh = NewOne(astray ? patience_ : std::min<std::chrono::milliseconds>(client->patience * 2, 1h));
     if (fresh == nullptr || !Reachable(fresh->client.get(), kReachableTimeout)) {  // nobody answers anybody
       try_at_ = look_again_ = Now() + patience_ / 2;
       continue;
     }
-    Log(LogLevel::kWarning, "requests for offsets stay unanswered, sent again by another client",
-        {{"waited", std::to_string(client->patience.count()) + "ms"}});
+    Log(LogLevel::kWarning, "a client for offsets gets no answer that counts, another takes its place",
+        {{"why", astray ? "it asks a broker that is not the coordinator any more" : "requests stay unanswered"}});
     seen_.erase(client.get());
     const auto old = client;
     {

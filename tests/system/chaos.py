@@ -35,9 +35,10 @@ ENDPOINT_FAULTS = {
     "slow": {"latency_ms": [50, 500]},
     "reset": {"reset": 0.5, "fail": 0.2},
     "overload": {"status": 503, "retry_after": 1},
+    "poison": {"poison": 0.15, "fail_status": 500},
     "flaky": {"fail": 0.4, "fail_status": 500},
 }
-CALM = {"status": 200, "fail": 0, "fail_status": 503, "latency_ms": 0, "retry_after": None, "reset": 0}
+CALM = {"status": 200, "fail": 0, "poison": 0, "fail_status": 503, "latency_ms": 0, "retry_after": None, "reset": 0}
 
 
 class Plan:
@@ -69,8 +70,12 @@ class Plan:
             spent += pause + length
         if draw.random() < 0.75:
             self.kafka.append((draw.uniform(0, seconds / 2), draw.choice(("restart", "down")), draw.randint(1, BROKERS), draw.uniform(2, 6)))
-        # With a small bound what fails is parked, and the one that fails on a shared topic reads apart.
-        self.max_unfinished = draw.choice((10_000, 12))
+        # With a small bound what fails while the rest gets through is parked.
+        self.max_unfinished = draw.choice((10_000, 10))
+        if self.max_unfinished == 10:
+            for subscription in self.subscriptions:
+                if subscription.ordering != "partition":
+                    self.endpoints.insert(draw.randint(0, 1), (draw.uniform(0, 1), "poison", subscription.name, draw.uniform(3, 6)))
 
     def __str__(self):
         subscriptions = ", ".join(f"{s.name}: {s.ordering} {s.rate}/s ttl {s.ttl}s {s.ttl_from}" for s in self.subscriptions)

@@ -303,7 +303,7 @@ class Sink:
         return json.loads(http_get(f"http://127.0.0.1:{self.port}/_sink/counts"))
 
     def set(self, **behaviour):
-        """status, fail, fail_status, latency_ms, retry_after, reset; acts at once."""
+        """status, fail, poison, fail_status, latency_ms, retry_after, reset; acts at once."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/_sink/set", json.dumps(behaviour).encode(),
                                          {"content-type": "application/json"})
         urllib.request.urlopen(request, timeout=5).close()

@@ -55,10 +55,10 @@ bool Change(std::string_view key, const json::value& value, SinkBehaviour& b) {
     (key == "status" ? b.status : b.fail_status) = static_cast<int>(*status);
     return true;
   }
-  if (key == "fail" || key == "reset") {
+  if (key == "fail" || key == "poison" || key == "reset") {
     const auto share = value.is_string() ? ParseShare(std::string_view(value.get_string())) : Number(value);
     if (!share || !(*share >= 0 && *share <= 1)) return false;
-    (key == "fail" ? b.fail : b.reset) = *share;
+    (key == "fail" ? b.fail : key == "poison" ? b.poison : b.reset) = *share;
     return true;
   }
   if (key == "latency_ms") {
@@ -85,6 +85,13 @@ bool Change(std::string_view key, const json::value& value, SinkBehaviour& b) {
 }
 
 }  // namespace
+
+bool IsPoisoned(std::string_view webhook_id, double share) {
+  std::uint64_t hash = 14'695'981'039'346'656'037U;  // FNV-1a: the same in every run
+  for (const unsigned char c : webhook_id) hash = (hash ^ c) * 1'099'511'628'211U;
+  hash ^= hash >> 32;  // of ids that differ in their last digits alone the upper bits hardly do
+  return static_cast<double>(hash % 10'000) < share * 10'000;
+}
 
 std::optional<double> ParseShare(std::string_view text) {
   double scale = 1;
@@ -124,6 +131,7 @@ std::string ToJson(const SinkBehaviour& b) {
   json::object object;
   object["status"] = b.status;
   object["fail"] = b.fail;
+  object["poison"] = b.poison;
   object["fail_status"] = b.fail_status;
   object["latency_ms"] = json::array{b.latency_min.count(), b.latency_max.count()};
   object["retry_after"] = b.retry_after ? json::value(*b.retry_after) : json::value(nullptr);

@@ -12,6 +12,7 @@ namespace posthorn::cli {
 struct SinkBehaviour {
   int status = 200;
   double fail = 0;  // share of requests, 0 to 1, that get `fail_status`
+  double poison = 0;  // share of messages, 0 to 1, that get it with every attempt; which ones, their webhook-id says
   int fail_status = 503;
   std::chrono::milliseconds latency_min{0};  // a random time between the two
   std::chrono::milliseconds latency_max{0};
@@ -20,6 +21,9 @@ struct SinkBehaviour {
   bool operator==(const SinkBehaviour&) const = default;
 };
 
+/// Whether a message is one of the poisoned ones. The same for any share that is not smaller.
+[[nodiscard]] bool IsPoisoned(std::string_view webhook_id, double share);
+
 /// `30%`, or a number from 0 to 1. Errors: nullopt.
 [[nodiscard]] std::optional<double> ParseShare(std::string_view text);
 
@@ -27,7 +31,7 @@ struct SinkBehaviour {
 [[nodiscard]] bool ParseLatency(std::string_view text, SinkBehaviour& behaviour);
 
 /// Takes what a JSON object names of `status`, `fail` (number or "30%"), `fail_status`, `latency_ms` (number or
-/// [least, most]), `retry_after` (seconds or null), `reset` (as `fail`) and leaves the rest. Errors: what is wrong, and
+/// [least, most]), `retry_after` (seconds or null), `poison` and `reset` (as `fail`) and leaves the rest. Errors: what is wrong, and
 /// nothing is changed.
 [[nodiscard]] std::optional<std::string> ChangeByJson(std::string_view json, SinkBehaviour& behaviour);
 

@@ -24,6 +24,7 @@ struct Arguments {
   SinkOptions server;
   std::string latency = "0ms";
   std::string fail = "0%";
+  std::string poison = "0%";
   std::int64_t retry_after = -1;
   bool seconds = false;
   bool quiet = false;
@@ -138,6 +139,11 @@ void AddSinkCommand(CLI::App& app, int& exit_code) {
   command->add_option("--fail", arguments->fail, "Share of requests answered with --fail-status: 30%, or 0.3")
       ->check([](const std::string& text) { return ParseShare(text) ? std::string() : "not a share: " + text; })
       ->capture_default_str();
+  command
+      ->add_option("--poison", arguments->poison,
+                   "Share of messages answered so with every attempt; which ones, their webhook-id says")
+      ->check([](const std::string& text) { return ParseShare(text) ? std::string() : "not a share: " + text; })
+      ->capture_default_str();
   command->add_option("--fail-status", behaviour.fail_status, "Status of a failed answer")
       ->check(CLI::Range(200, 599))
       ->capture_default_str();
@@ -154,11 +160,12 @@ void AddSinkCommand(CLI::App& app, int& exit_code) {
   command->footer(
       "Prints {\"listening\":\"HOST:PORT\"} first and runs until SIGINT or SIGTERM. While it runs:\n"
       "  curl http://HOST:PORT/_sink/counts\n"
-      "  curl http://HOST:PORT/_sink/set -d '{\"status\":200,\"fail\":\"30%\",\"fail_status\":503,"
-      "\"latency_ms\":[10,200],\"retry_after\":2,\"reset\":\"5%\"}'");
+      "  curl http://HOST:PORT/_sink/set -d '{\"status\":200,\"fail\":\"30%\",\"poison\":\"1%\","
+      "\"fail_status\":503,\"latency_ms\":[10,200],\"retry_after\":2,\"reset\":\"5%\"}'");
   command->callback([arguments, &exit_code] {
     SinkBehaviour& b = arguments->server.behaviour;
     b.fail = ParseShare(arguments->fail).value_or(0);
+    b.poison = ParseShare(arguments->poison).value_or(0);
     if (!ParseLatency(arguments->latency, b)) throw CLI::ValidationError("--latency", "not a duration");
     if (arguments->retry_after >= 0) b.retry_after = arguments->retry_after;
     exit_code = arguments->minimal ? RunMinimal(*arguments) : Run(*arguments);

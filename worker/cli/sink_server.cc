@@ -260,7 +260,8 @@ Reply SinkServer::Impl::Take(const Request& request, WallTime at) {
   {
     const std::lock_guard lock(mutex);
     const SinkBehaviour& b = behaviour;
-    const bool fails = b.fail > 0 && std::uniform_real_distribution<double>(0, 1)(random) < b.fail;
+    const bool fails = (b.fail > 0 && std::uniform_real_distribution<double>(0, 1)(random) < b.fail) ||
+                       (b.poison > 0 && IsPoisoned(View(request["webhook-id"]), b.poison));
     status = fails ? b.fail_status : b.status;
     retry_after = b.retry_after;
     reply.wait = b.latency_min;

@@ -241,8 +241,8 @@ bool WorkerProcess::Start(std::string* why) {
   p.running = true;
   p.membership->Start(*p.dispatcher, [](const std::string& reason) {
     Log(LogLevel::kError,
-        "another process has taken this instance name: everything is given up, nothing is delivered here until this "
-        "process is stopped and started again under a name of its own",
+        "another process has taken this instance name: everything is given up, nothing is delivered here until nobody "
+        "has the name any more",
         {{"why", reason}});
   });
   p.watch->Start();
@@ -259,10 +259,10 @@ bool WorkerProcess::Start(std::string* why) {
 void WorkerProcess::Stop(bool for_good) {
   if (!parts_) return;
   auto& p = *parts_;
+  const auto limit = options_.deployment.shutdown_timeout;
+  const StopWatchdog watchdog(limit);
   if (p.running) {
     p.running = false;
-    const auto limit = options_.deployment.shutdown_timeout;
-    const StopWatchdog watchdog(limit);
     p.watch->Stop();
     p.replays->Stop();
     p.dispatcher->StopReconciling();

@@ -24,9 +24,9 @@ class WorkerProcess {
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
   /// False: cannot run, `*why` names every reason. Nothing that is merely away (broker, source, endpoint) is a reason.
-  /// Once another process has taken the instance name everything is given up and nothing taken again: the process
-  /// stays, not ready, until it is stopped. Ending by itself it would be started anew by whoever supervises it, and
-  /// fence the other one in turn.
+  /// Once another process has taken the instance name everything is given up and nothing taken until nobody has it any
+  /// more: the process stays, not ready. Ending by itself it would be started anew by whoever supervises it, and fence
+  /// the other one in turn.
   [[nodiscard]] bool Start(std::string* why);
   /// Finishes what is in flight, stores offsets, gives the partitions back. At most about the shutdown timeout.
   /// `for_good`: nobody comes back under this instance name soon, so a static member leaves the group too. Idempotent.

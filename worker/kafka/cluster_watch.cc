@@ -93,8 +93,11 @@ void ClusterWatch::Run() {
       Counts counts;
       const bool answered = AskCounts(topics, counts);
       if (answered && (wanted || counts != last_)) on_counts_(counts);
+      const bool missing = counts.size() < topics.size();
+      if (answered) ShowToConsumer(missing);
       if (answered) last_ = std::move(counts);
-      next_counts = std::chrono::steady_clock::now() + (answered ? options_.counts_interval : kCountsRetry);
+      const auto interval = missing ? options_.missing_interval : options_.counts_interval;
+      next_counts = std::chrono::steady_clock::now() + (answered ? interval : kCountsRetry);
       lock.lock();
       if (!answered && wanted) {
         // Asked for and not answered: again at the retry time, and then told whatever it says.
@@ -141,6 +144,14 @@ void ClusterWatch::RefreshLogEnds(const std::vector<std::shared_ptr<QueueFeed>>&
       return;  // nobody there: the next ones would only wait as long
     }
   }
+}
+
+// Only an answer about all topics lets librdkafka look again at what it has subscribed to.
+void ClusterWatch::ShowToConsumer(bool missing) {
+  if (!std::exchange(missing_, missing) || missing) return;
+  const rd_kafka_metadata_t* raw = nullptr;
+  if (rd_kafka_metadata(data_, 1, nullptr, &raw, kRequestTimeout) == RD_KAFKA_RESP_ERR_NO_ERROR)
+    rd_kafka_metadata_destroy(raw);
 }
 
 bool ClusterWatch::AskCounts(const std::set<std::string>& topics, Counts& counts) {

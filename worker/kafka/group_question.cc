@@ -19,20 +19,21 @@ constexpr std::chrono::milliseconds kLongestPatience{3'600'000};  // the coordin
 GroupQuestion::GroupQuestion(const ClientConfig& config, std::function<void()> answered)
     : config_(config), answered_(std::move(answered)), patience_(kPatience) {}
 
-GroupQuestion::~GroupQuestion() { DropClient(); }
+GroupQuestion::~GroupQuestion() { DropClient(false); }
 
-void GroupQuestion::DropClient() {
+void GroupQuestion::DropClient(bool abandon) {
   if (client_ == nullptr) return;
   rd_kafka_queue_cb_event_enable(queue_.get(), nullptr, nullptr);
-  if (open_) static_cast<void>(queue_.release());
+  const bool keep = std::exchange(open_, false) || abandon;
+  if (keep) static_cast<void>(queue_.release());
   queue_.reset();
-  LetGo(std::move(client_), std::exchange(open_, false));
+  LetGo(std::move(client_), keep);
 }
 
 bool GroupQuestion::Ask() {
   if (open_) return false;
   if (failures_ >= kMostFailures) {
-    DropClient();
+    DropClient(false);
     failures_ = 0;
   }
   if (client_ == nullptr) {
@@ -104,7 +105,7 @@ GroupQuestion::Answer GroupQuestion::TakeWhere(
   runtime::Log(runtime::LogLevel::kWarning, "the group's coordinator left a question unanswered, asked again",
                {{"waited", std::to_string(patience_.count()) + "ms"}});
   patience_ = std::min(2 * patience_, kLongestPatience);
-  DropClient();
+  DropClient(false);
   return Answer::kFailed;
 }
 

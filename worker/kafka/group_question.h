@@ -27,13 +27,15 @@ class GroupQuestion {
   /// Asks, unless an earlier question is still open (its answer is then the answer to that one only) or no broker
   /// answers; true when a question has been sent. Blocks up to 0.2 s.
   bool Ask();
+  /// Before the end of the process: destroying a client may take as long as its brokers are away.
+  void Abandon() { DropClient(true); }
   /// An answer, once; kNone while there is none, kFailed when it is not waited for any more.
   Answer Take(const std::string& member_id);
   /// The same of an instance name: kMember or kUnsettled when somebody in the group has it.
   Answer TakeName(const std::string& instance);
 
  private:
-  void DropClient();
+  void DropClient(bool abandon);
   Answer TakeWhere(const std::function<bool(const rd_kafka_MemberDescription_t&)>& is_meant);
   const ClientConfig config_;
   const std::function<void()> answered_;

@@ -37,6 +37,7 @@ using Time = std::chrono::steady_clock::time_point;
 constexpr auto kTick = 100ms;  // how late a lost assignment is seen at the latest
 constexpr auto kSubscribeRetry = 1s;
 constexpr auto kCloseTimeout = 10s;
+constexpr auto kFarewellTimeout = 5s;
 
 Time Now() { return std::chrono::steady_clock::now(); }
 
@@ -502,7 +503,11 @@ void Membership::Impl::Close() {
   const QueuePtr queue(rd_kafka_queue_new(consumer_.get()));
   const ErrorPtr refused(fenced_ ? nullptr : rd_kafka_consumer_close_queue(consumer_.get(), queue.get()));
   if (!fenced_ && refused == nullptr) {
-    ServeUntil(*queue, [this] { return rd_kafka_consumer_closed(consumer_.get()) != 0; });
+    const auto closed = [this] { return rd_kafka_consumer_closed(consumer_.get()) != 0; };
+    // What is left once everything is given back is to tell the coordinator, who may be away.
+    ServeUntil(*queue, [&] { return closed() || feeds_.empty(); });
+    stop_by_ = std::min(stop_by_, Now() + kFarewellTimeout);
+    ServeUntil(*queue, closed);
   }
   // What close did not take back.
   std::vector<TopicPartition> all;
@@ -533,15 +538,19 @@ void Membership::Impl::Stop(Farewell farewell, std::chrono::milliseconds within)
     const std::lock_guard lock(queue_mutex_);
     queue_.reset();
   }
-  question_.reset();
   watch_.reset();
-  admin_.reset();
   if (deadly || (!closed && !fenced_ && ever_assigned_)) {
     Log(LogLevel::kWarning, "consumer abandoned instead of destroyed",
         {{"reason", deadly ? "no assignment yet" : "close did not end"}});
     static_cast<void>(consumer_.release());
+    if (!deadly) {
+      question_->Abandon();
+      static_cast<void>(admin_.release());
+    }
     return;
   }
+  question_.reset();
+  admin_.reset();
   rd_kafka_destroy_flags(consumer_.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
 }
 

@@ -35,7 +35,8 @@ struct MembershipState {
 ///          thread.
 /// Errors   Brokers away, unknown topics, refused credentials: logged, shown in state().last_error, tried again for
 /// ever.
-///          Only being fenced by a namesake ends the membership: everything is given up as lost, then `on_fenced`.
+///          Being fenced by a namesake ends the membership: everything is given up as lost, then `on_fenced`. Once nobody
+///          in the group has the name any more it begins anew.
 /// Lifetime The listener and whatever the callbacks use outlive Stop. Feeds may be held longer but read nothing any
 /// more.
 class Membership final : public delivery::MembershipGuard {
@@ -46,7 +47,7 @@ class Membership final : public delivery::MembershipGuard {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  /// Starts the thread. `on_fenced` comes on it, at most once.
+  /// Starts the thread. `on_fenced` comes on it, each time.
   void Start(delivery::AssignmentListener& listener, std::function<void(std::string reason)> on_fenced);
 
   /// From now on exactly these topics; an empty set leaves the subscription. A set equal to the current one does

@@ -41,19 +41,33 @@ TEST(SinkBehaviourTest, JsonChangesWhatItNames) {
   EXPECT_EQ(b.latency_min, 10ms);
   EXPECT_EQ(b.latency_max, 200ms);
   EXPECT_EQ(b.retry_after, 2);
-  EXPECT_EQ(ChangeByJson(R"({"retry_after":null,"latency_ms":5,"fail":1,"reset":"5%"})", b), std::nullopt);
+  EXPECT_EQ(ChangeByJson(R"({"retry_after":null,"latency_ms":5,"fail":1,"reset":"5%","poison":"1%"})", b), std::nullopt);
   EXPECT_EQ(b.retry_after, std::nullopt);
   EXPECT_EQ(b.latency_max, 5ms);
   EXPECT_EQ(b.fail, 1);
   EXPECT_EQ(b.reset, 0.05);
+  EXPECT_EQ(b.poison, 0.01);
   EXPECT_EQ(b.status, 204);
+}
+
+TEST(SinkBehaviourTest, PoisonIsAlwaysTheSameMessages) {
+  int poisoned = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const auto id = "orders-3-" + std::to_string(i);
+    EXPECT_FALSE(IsPoisoned(id, 0));
+    EXPECT_TRUE(IsPoisoned(id, 1));
+    if (!IsPoisoned(id, 0.1)) continue;
+    ++poisoned;
+    EXPECT_TRUE(IsPoisoned(id, 0.2));
+  }
+  EXPECT_NEAR(poisoned, 1000, 200);
 }
 
 TEST(SinkBehaviourTest, BadJsonChangesNothing) {
   SinkBehaviour b;
   for (const char* text :
        {"", "[]", "{", R"({"status":20})", R"({"status":204,"fail":2})", R"({"other":1})", R"({"latency_ms":[2,1]})",
-        R"({"latency_ms":[1]})", R"({"retry_after":-1})", R"({"status":"x"})"}) {
+        R"({"latency_ms":[1]})", R"({"retry_after":-1})", R"({"status":"x"})", R"({"poison":-1})"}) {
     EXPECT_NE(ChangeByJson(text, b), std::nullopt) << text;
   }
   EXPECT_EQ(b, SinkBehaviour{});
@@ -64,6 +78,7 @@ TEST(SinkBehaviourTest, JsonGoesRound) {
   b.status = 202;
   b.fail = 0.125;
   b.reset = 0.5;
+  b.poison = 0.25;
   b.latency_max = 70ms;
   b.retry_after = 9;
   SinkBehaviour copy;

@@ -23,13 +23,14 @@ struct SlotDealing {
 };
 
 /// The partitions are the slots, over all topics of the limit; the worker holds those it owns. Every worker must know
-/// the same counts (see Timing::session_timeout), so give a plan when the counts of all topics are known, not one by
+/// the same counts and weights (see Timing::session_timeout), so give a plan when the counts of all topics are known, not one by
 /// one.
 struct PartitionDealing {
   struct Topic {
     std::string name;
     std::uint32_t partitions = 0;
     std::vector<std::uint32_t> owned;  // numbers of partitions of this topic
+    std::uint32_t weight = 1;          // slots of each partition, dealt in turns with those of the others
     bool operator==(const Topic&) const = default;
   };
   std::vector<Topic> topics;  // each name once; the order does not matter

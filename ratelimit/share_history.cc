@@ -21,12 +21,20 @@ ShareHistory::ShareHistory(const Plan& plan, const Timing& timing, WallTime now)
 ShareHistory::Kind ShareHistory::KindOf(const Plan& plan) {
   if (const auto* slot = std::get_if<SlotDealing>(&plan.dealing)) return *slot;
   Table table;
-  for (const auto& topic : std::get<PartitionDealing>(plan.dealing).topics) {
-    table.topics[topic.name] = {0, topic.partitions};
+  const auto& topics = std::get<PartitionDealing>(plan.dealing).topics;
+  std::map<std::string, std::uint32_t> left;
+  for (const auto& topic : topics) {
+    table.topics[topic.name].partitions = topic.partitions;
+    if (topic.weight > 0) left[topic.name] = topic.weight;
   }
-  for (auto& [name, place] : table.topics) {
-    place.first = table.slots;
-    table.slots += place.second;
+  // Round after round, as long as a topic has slots left: a partition's slots lie apart, and a low rate reaches all.
+  while (!left.empty()) {
+    for (auto entry = left.begin(); entry != left.end();) {
+      auto& topic = table.topics[entry->first];
+      topic.first.push_back(table.slots);
+      table.slots += topic.partitions;
+      entry = --entry->second == 0 ? left.erase(entry) : std::next(entry);
+    }
   }
   return table;
 }
@@ -74,8 +82,8 @@ Hand ShareHistory::HandOf(const Kind& kind, Label w) const {
   for (const auto& [partition, begin] : owned_) {
     if (begin > w) continue;
     const auto topic = table->topics.find(partition.first);
-    if (topic == table->topics.end() || partition.second >= topic->second.second) continue;
-    held.push_back(topic->second.first + partition.second);
+    if (topic == table->topics.end() || partition.second >= topic->second.partitions) continue;
+    for (const auto first : topic->second.first) held.push_back(first + partition.second);
   }
   return {table->slots, std::move(held)};
 }

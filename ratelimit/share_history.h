@@ -57,7 +57,12 @@ class ShareHistory {
     WallTime until;  // counts for windows that start before
   };
   struct Table {  // partitions in their order of dealing, without ownership
-    std::map<std::string, std::pair<std::uint32_t, std::uint32_t>> topics;  // name: first slot, partitions
+    struct Topic {
+      std::uint32_t partitions = 0;
+      std::vector<std::uint32_t> first;  // slot of its first partition in each round of dealing; weight of them
+      bool operator==(const Topic&) const = default;
+    };
+    std::map<std::string, Topic> topics;
     std::uint32_t slots = 0;
     bool operator==(const Table&) const = default;
   };

@@ -98,13 +98,6 @@ json::object HealthObject(const delivery::EndpointHealth& health, const runtime:
                                                         : json::value(runtime::FormatRfc3339(now.wall + (view.until - now.steady)))}};
 }
 
-/// What is parked here cannot go on: its limit has no share in this worker, by slot or for want of a partition of its
-/// topics. A share of less than one permit a window comes and goes: nothing in the last ones either.
-bool WaitsForShare(const SubscriptionView& view, const fleet::LimitBook::View* limit, runtime::WallTime now) {
-  if (limit == nullptr || view.retry_lanes.empty() || Sum(*view.shared, &ShardStats::parked_here) == 0) return false;
-  return limit->limiter->PartialLimit(now) == 0 && view.lanes.empty();
-}
-
 json::object SubscriptionObject(const SubscriptionView& view,
                                 const std::map<std::string, fleet::LimitBook::View>& limits, const runtime::Now& at) {
   const auto now = at.wall;
@@ -127,7 +120,6 @@ json::object SubscriptionObject(const SubscriptionView& view,
           {"retrying", Sum(shared, &ShardStats::retrying)},
           {"health", HealthObject(shared.health, at)},
           {"parked", Sum(shared, &ShardStats::parked_here)},
-          {"parked_waits_for_share", WaitsForShare(view, limited ? &limit->second : nullptr, now)},
           {"lag", LagObject(view)},
           {"attempts", attempts},
           {"delivered", Sum(shared, &ShardStats::delivered)},

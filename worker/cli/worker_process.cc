@@ -188,6 +188,7 @@ bool WorkerProcess::Start(std::string* why) {
   fleet::LimitBook::Options limit_options;
   limit_options.slot = deployment.slot;
   limit_options.phase = PhaseOf(deployment.instance);
+  limit_options.retry_topic = p.retry->topic();
   limit_options.timing.max_clock_offset = deployment.max_clock_offset;
   limit_options.timing.session_timeout = p.client.session_timeout();
   p.limits = std::make_unique<fleet::LimitBook>(limit_options);

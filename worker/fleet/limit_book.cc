@@ -1,9 +1,14 @@
 #include "worker/fleet/limit_book.h"
 
+#include "worker/delivery/retry_record.h"
 #include "worker/runtime/log.h"
 
 namespace posthorn::fleet {
 namespace {
+
+// Where a limit's partitions have 15 slots each, one of the retry topic has one: what is parked goes on, and hardly
+// anything is lost of a max-rate where nothing is.
+constexpr std::uint32_t kRetryParts = 16;
 
 ratelimit::Burst ToRateLimit(config::Burst burst) {
   return burst == config::Burst::kWindow ? ratelimit::Burst::kAtOnce : ratelimit::Burst::kSmooth;
@@ -68,9 +73,32 @@ std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>>
     const auto topic = topics.find(partition.topic);
     if (topic != topics.end()) topic->second.owned.push_back(static_cast<std::uint32_t>(partition.partition));
   }
+  AddRetryPartitions(limit, topics);
   ratelimit::PartitionDealing dealing;
   for (auto& [name, topic] : topics) dealing.topics.push_back(std::move(topic));
   return dealing;
+}
+
+bool LimitBook::Owns(const std::string& topic, std::uint32_t number) const {
+  const auto slash = topic.rfind('/');
+  if (slash == std::string::npos) return owned_.contains({topic, static_cast<std::int32_t>(number)});
+  return owned_.contains({topic.substr(0, slash), std::stoi(topic.substr(slash + 1))});
+}
+
+/// Each partition of the retry topic that carries a subscription of the limit, as a topic of its own.
+void LimitBook::AddRetryPartitions(const std::string& limit,
+                                   std::map<std::string, ratelimit::PartitionDealing::Topic>& topics) const {
+  const auto count = partition_counts_.find(options_.retry_topic);
+  if (count == partition_counts_.end()) return;
+  for (auto& [name, topic] : topics) topic.weight = kRetryParts - 1;
+  for (const auto& subscription : snapshot_->subscriptions) {
+    if (subscription.limit != limit) continue;
+    const auto number = delivery::RetryPartition(subscription.name, static_cast<std::int32_t>(count->second));
+    const auto name = options_.retry_topic + "/" + std::to_string(number);  // no topic can have this name
+    auto& topic = topics[name];
+    topic = {name, 1, {}, 1};
+    if (owned_.contains({options_.retry_topic, number})) topic.owned.push_back(0);
+  }
 }
 
 void LimitBook::Replan(runtime::WallTime now) {
@@ -90,9 +118,7 @@ void LimitBook::Replan(runtime::WallTime now) {
     } else if (auto* kept = std::get_if<ratelimit::PartitionDealing>(&entry.plan.dealing)) {
       // A count is not known yet, so the table stays; but what was given up ends at once all the same.
       for (auto& topic : kept->topics) {
-        std::erase_if(topic.owned, [&](std::uint32_t number) {
-          return owned_.count({topic.name, static_cast<std::int32_t>(number)}) == 0;
-        });
+        std::erase_if(topic.owned, [&](std::uint32_t number) { return !Owns(topic.name, number); });
       }
     }
     if (entry.limiter) {

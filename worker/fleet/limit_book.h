@@ -12,7 +12,9 @@
 namespace posthorn::fleet {
 
 /// Static shares: what part of each limit is this worker's, from the watched configuration (slot k of N) or, when that
-/// names no N, from the partitions it owns.
+/// names no N, from the partitions it owns. In the latter, whoever owns the partition of the retry topic in which a
+/// subscription's parked messages are has a small part too (a fifteenth of a partition), or they would wait for ever where it has no
+/// other.
 ///
 /// One Limiter per limit, kept over revisions. A limit that is removed and added again begins anew, a window later.
 /// Threads  Any; a change of the configuration or of ownership takes one lock, delivery attempts none of it.
@@ -24,6 +26,7 @@ class LimitBook final : public delivery::Limits {
     std::optional<std::uint32_t> slot;  // this worker's, from its instance name
     double phase = 0;                   // see ratelimit::Limiter::Options
     ratelimit::Timing timing;
+    std::string retry_topic{};  // the fleet's; empty: none
   };
   explicit LimitBook(Options options) : options_(options) {}
 
@@ -52,6 +55,9 @@ class LimitBook final : public delivery::Limits {
   void Replan(runtime::WallTime now);
   [[nodiscard]] std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>> DealingOf(
       const std::string& limit) const;
+  [[nodiscard]] bool Owns(const std::string& topic, std::uint32_t number) const;
+  void AddRetryPartitions(const std::string& limit,
+                          std::map<std::string, ratelimit::PartitionDealing::Topic>& topics) const;
 
   const Options options_;
   mutable std::mutex mutex_;

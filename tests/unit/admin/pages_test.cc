@@ -84,8 +84,8 @@ TEST_F(PagesTest, SubscriptionsHaveTheAgreedShape) {
   const auto& billing = page.at("subscriptions").at(0);
   EXPECT_THAT(Keys(billing),
               ElementsAre("name", "topic", "endpoint", "paused", "limit", "max_rate", "partial_limit", "rate",
-                          "in_flight", "waiting_for_permit", "retrying", "health", "parked", "parked_waits_for_share",
-                          "lag", "attempts", "delivered", "expired", "rejected", "attempts_exhausted", "last_error"));
+                          "in_flight", "waiting_for_permit", "retrying", "health", "parked", "lag", "attempts",
+                          "delivered", "expired", "rejected", "attempts_exhausted", "last_error"));
   EXPECT_EQ(billing.at("max_rate").as_string(), "500/s");
   EXPECT_EQ(billing.at("limit").as_string(), "acme");
   EXPECT_EQ(billing.at("partial_limit").to_number<int>(), 250);
@@ -98,24 +98,14 @@ TEST_F(PagesTest, SubscriptionsHaveTheAgreedShape) {
   EXPECT_EQ(billing.at("last_error").at("time").as_string(), "2026-10-26T07:33:20.042Z");
 }
 
-TEST_F(PagesTest, WhatIsParkedIsNoLagAndSaysWhenItHasNoShare) {
+TEST_F(PagesTest, WhatIsParkedIsNoLag) {
   Run();
   auto& shown = worker.subscriptions[0];
   shown.shared->per_shard[0]->parked_here.Set(3);
   shown.retry_lanes = {{{"fleet.retry", 1}, 7, 50}};
-  const auto parked = [&] { return Get(SubscriptionsPage).at("subscriptions").at(0); };
-  EXPECT_EQ(parked().at("parked").to_number<int>(), 3);
-  EXPECT_EQ(parked().at("lag").at("total").to_number<int>(), 10);
-  EXPECT_FALSE(parked().at("parked_waits_for_share").as_bool());
-  shown.lanes.clear();
-  EXPECT_FALSE(parked().at("parked_waits_for_share").as_bool()) << "a share by slot";
-  for (auto& limit : worker.limits) {
-    ratelimit::Plan plan;
-    plan.rate = limit.limit.max_rate;
-    plan.dealing = ratelimit::PartitionDealing{};
-    limit.limiter->SetPlan(plan, worker.wall());
-  }
-  EXPECT_TRUE(parked().at("parked_waits_for_share").as_bool());
+  const auto billing = Get(SubscriptionsPage).at("subscriptions").at(0);
+  EXPECT_EQ(billing.at("parked").to_number<int>(), 3);
+  EXPECT_EQ(billing.at("lag").at("total").to_number<int>(), 10);
 }
 
 TEST_F(PagesTest, LagIsTotalAndPerPartitionWithNullWhereItIsNotKnown) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/delivery/retry_record.h"
+
 namespace posthorn::fleet {
 namespace {
 
@@ -167,6 +169,34 @@ TEST(LimitBookTest, MaxRateZeroAdmitsNothing) {
   LimitBook book({0, 0, {}});
   book.OnSnapshot(Revision().Instances(1).Limit("l", "0").Ptr(), At(seconds(0)));
   EXPECT_EQ(Share(book, "l", At(seconds(5))), 0);
+}
+
+TEST(LimitBookTest, WhoHasWhatIsParkedHasAFifteenthOfAPartitionsShare) {
+  LimitBook::Options options;
+  options.retry_topic = "fleet.retry";
+  const auto revision = Revision().Limit("l", "1810/s").Sub("billing", "orders", "l").Ptr();
+  const auto at = delivery::RetryPartition("billing", 3);
+  LimitBook sources(options);
+  LimitBook parked(options);
+  LimitBook others(options);
+  for (auto* book : {&sources, &parked, &others}) {
+    book->OnSnapshot(revision, At(seconds(0)));
+    book->OnPartitionCounts({{"orders", 12}}, At(seconds(0)));
+  }
+  std::vector<delivery::TopicPartition> all;
+  for (std::int32_t n = 0; n < 12; ++n) all.push_back({"orders", n});
+  sources.OnGained(all, At(seconds(0)));
+  parked.OnGained({{"fleet.retry", at}}, At(seconds(0)));
+  others.OnGained({{"fleet.retry", (at + 1) % 3}}, At(seconds(0)));
+  EXPECT_EQ(Share(sources, "l", At(seconds(5))), 1810);
+  EXPECT_EQ(Share(parked, "l", At(seconds(5))), 0) << "nobody knows of a retry topic";
+  for (auto* book : {&sources, &parked, &others})
+    book->OnPartitionCounts({{"fleet.retry", 3}, {"orders", 12}}, At(seconds(10)));
+  EXPECT_EQ(Share(sources, "l", At(seconds(100))), 1800);
+  EXPECT_EQ(Share(parked, "l", At(seconds(100))), 10);
+  EXPECT_EQ(Share(others, "l", At(seconds(100))), 0) << "in its partition are the messages of others";
+  parked.OnRevoked({{"fleet.retry", at}}, At(seconds(101)));
+  EXPECT_EQ(Share(parked, "l", At(seconds(101))), 0);
 }
 
 }  // namespace

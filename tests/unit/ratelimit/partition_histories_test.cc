@@ -26,7 +26,10 @@ struct Fleet {
 constexpr Timing kWorld{.session_timeout = seconds(3)};
 constexpr std::size_t kWorkers = 4;
 constexpr seconds kLength(12);
-const std::vector<std::string> kTopics = {"invoices", "orders"};
+// The last stands for the partition of a retry topic: once it is there the others count for more.
+const std::vector<std::string> kTopics = {"invoices", "orders", "retry"};
+constexpr std::size_t kRetry = 2;
+constexpr std::uint32_t kWeight = 15;
 
 struct RateRevision {
   Nanoseconds published;
@@ -55,10 +58,14 @@ class World {
     for (Nanoseconds t = Later(seconds(4)); fleet_.rate_changes && t < kLength; t += Later(seconds(6))) {
       rates_.push_back({t, random_.Of(testing::SomeRates())});
     }
-    sizes_.push_back({seconds(-60), {Number(1, 6), Number(0, 4)}});
+    sizes_.push_back({seconds(-60), {Number(1, 6), Number(0, 4), Number(0, 1)}});
     for (Nanoseconds t = Later(seconds(5)); fleet_.growth && t < kLength; t += Later(seconds(9))) {
       auto partitions = sizes_.back().partitions;
-      partitions[Number(0, 1)] += Number(1, 3);
+      if (partitions[kRetry] == 0 && random_.OneIn(2)) {
+        partitions[kRetry] = 1;
+      } else {
+        partitions[Number(0, 1)] += Number(1, 3);
+      }
       sizes_.push_back({t, partitions});
     }
     for (auto& worker : workers_) Start(worker, seconds(-60));
@@ -91,7 +98,8 @@ class World {
   Plan PlanOf(const Worker& worker) const {
     PartitionDealing dealing;
     for (std::size_t t = 0; t < kTopics.size(); ++t) {
-      dealing.topics.push_back({kTopics[t], sizes_[worker.size].partitions[t], {}});
+      const auto& partitions = sizes_[worker.size].partitions;
+      dealing.topics.push_back({kTopics[t], partitions[t], {}, t != kRetry && partitions[kRetry] > 0 ? kWeight : 1});
     }
     for (const auto& [topic, number] : worker.owned) dealing.topics[topic].owned.push_back(number);
     return {rates_[worker.rate].rate, Burst::kAtOnce, dealing};

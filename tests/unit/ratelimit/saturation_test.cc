@@ -80,7 +80,8 @@ TEST(Saturation, PartitionsUseTheTotalOfEveryWindow) {
     std::vector<PartitionDealing> dealing(3);
     for (const char* topic : {"orders", "invoices"}) {
       const auto partitions = static_cast<std::uint32_t>(random.In(1, 24));
-      for (auto& worker : dealing) worker.topics.push_back({topic, partitions, {}});
+      const auto weight = static_cast<std::uint32_t>(random.In(1, 3));
+      for (auto& worker : dealing) worker.topics.push_back({topic, partitions, {}, weight});
       for (std::uint32_t n = 0; n < partitions; ++n) {
         dealing[static_cast<std::size_t>(random.In(0, 2))].topics.back().owned.push_back(n);
       }

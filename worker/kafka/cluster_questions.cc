@@ -1,6 +1,7 @@
 #include "worker/kafka/cluster_questions.h"
 
 #include "worker/kafka/client.h"
+#include "worker/kafka/log_bounds.h"
 
 namespace posthorn::kafka {
 namespace {
@@ -64,11 +65,9 @@ std::optional<std::int32_t> ClusterQuestions::Partitions(const std::string& topi
 }
 
 std::optional<std::pair<delivery::Offset, delivery::Offset>> ClusterQuestions::Bounds(const TopicPartition& partition) {
-  std::int64_t low = 0;
-  std::int64_t high = 0;
-  const auto error = rd_kafka_query_watermark_offsets(impl_->client.get(), partition.topic.c_str(), partition.partition,
-                                                      &low, &high, impl_->patience);
-  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return std::pair(low, high);
+  rd_kafka_resp_err_t error;
+  const std::chrono::milliseconds patience(impl_->patience);
+  if (const auto bounds = AskBounds(impl_->client.get(), partition, patience / 2, error)) return bounds;
   return impl_->Failed("the bounds of " + partition.topic + "/" + std::to_string(partition.partition), error);
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "worker/runtime/log.h"
+#include "worker/kafka/log_bounds.h"
 
 namespace posthorn::kafka {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRequestTimeout = 1000;  // ms
-constexpr auto kKickTimeout = 100;      // ms: the answer is of no interest
+constexpr auto kKickTimeout = 100ms;    // the answer is of no interest
 constexpr auto kCountsRetry = 500ms;
 
 }  // namespace
@@ -120,9 +120,8 @@ void ClusterWatch::Run() {
 }
 
 void ClusterWatch::KickFetcher(const delivery::TopicPartition& partition) {
-  std::int64_t low = 0;
-  std::int64_t high = 0;
-  rd_kafka_query_watermark_offsets(data_, partition.topic.c_str(), partition.partition, &low, &high, kKickTimeout);
+  rd_kafka_resp_err_t ignored;
+  static_cast<void>(AskLogEnd(data_, partition, kKickTimeout, ignored));
 }
 
 void ClusterWatch::RefreshLogEnds(const std::vector<std::shared_ptr<QueueFeed>>& feeds) {
@@ -130,16 +129,18 @@ void ClusterWatch::RefreshLogEnds(const std::vector<std::shared_ptr<QueueFeed>>&
     if (stopping()) return;
     if (feed->closed()) continue;
     const auto& partition = feed->partition();
-    std::int64_t low = -1;
-    std::int64_t high = -1;
     // A partition whose queue has room is being fetched: the client's own figure is fresh and costs nothing.
-    const auto error =
-        feed->UnreadFor(options_.log_end_interval)
-            ? rd_kafka_query_watermark_offsets(admin_, partition.topic.c_str(), partition.partition, &low, &high,
-                                               kRequestTimeout)
-            : rd_kafka_get_watermark_offsets(data_, partition.topic.c_str(), partition.partition, &low, &high);
-    if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-      feed->HearLogEnd(high);
+    if (!feed->UnreadFor(options_.log_end_interval)) {
+      std::int64_t low = -1;
+      std::int64_t high = -1;
+      if (rd_kafka_get_watermark_offsets(data_, partition.topic.c_str(), partition.partition, &low, &high) ==
+          RD_KAFKA_RESP_ERR_NO_ERROR)
+        feed->HearLogEnd(high);
+      continue;
+    }
+    rd_kafka_resp_err_t error;
+    if (const auto end = AskLogEnd(admin_, partition, std::chrono::milliseconds(kRequestTimeout), error)) {
+      feed->HearLogEnd(*end);
     } else if (error == RD_KAFKA_RESP_ERR__TIMED_OUT || error == RD_KAFKA_RESP_ERR__TRANSPORT) {
       return;  // nobody there: the next ones would only wait as long
     }

@@ -11,6 +11,7 @@
 
 #include "worker/kafka/client.h"
 #include "worker/kafka/commit_planner.h"
+#include "worker/kafka/log_bounds.h"
 #include "worker/kafka/log_limit.h"
 #include "worker/kafka/offset_client.h"
 #include "worker/kafka/retention.h"
@@ -28,6 +29,7 @@ using runtime::LogLevel;
 using Time = CommitPlanner::Time;
 
 constexpr int kReachableTimeout = 500;  // ms
+constexpr int kFreshTimeout = 2000;     // ms: a new client may try a broker that is away first
 constexpr auto kSeenFor = 500ms;        // how long a sign of life, or none, is believed
 constexpr auto kHeldCheck = 100ms;      // beside OnConfirmed, should a guard not call
 
@@ -72,13 +74,9 @@ class KafkaOffsetStore::Impl {
   }
 
   std::optional<std::pair<Offset, Offset>> Bounds(const TopicPartition& partition, std::chrono::milliseconds timeout) {
-    std::int64_t low = 0;
-    std::int64_t high = 0;
     const auto client = ClientFor("");
-    const auto error =
-        rd_kafka_query_watermark_offsets(client->client.get(), partition.topic.c_str(), partition.partition, &low,
-                                         &high, static_cast<int>(timeout.count()));
-    if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return std::pair(low, high);
+    rd_kafka_resp_err_t error;
+    if (const auto bounds = AskBounds(client->client.get(), partition, timeout / 2, error)) return bounds;
     Log(LogLevel::kWarning, "bounds of a partition not known",
         {{"topic", partition.topic}, {"partition", partition.partition}, {"error", rd_kafka_err2name(error)}});
     return std::nullopt;
@@ -306,7 +304,7 @@ void KafkaOffsetStore::Impl::ReplaceSilent() {
     if (now < at) continue;
     const bool astray = client->astray_since.load() != Time::max();
     auto fresh = NewOne(astray ? patience_ : std::min<std::chrono::milliseconds>(client->patience * 2, 1h));
-    if (fresh == nullptr || !Reachable(fresh->client.get(), kReachableTimeout)) {  // nobody answers anybody
+    if (fresh == nullptr || !Reachable(fresh->client.get(), kFreshTimeout)) {  // nobody answers anybody
       try_at_ = look_again_ = Now() + patience_ / 2;
       continue;
     }

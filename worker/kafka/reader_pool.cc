@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "worker/kafka/client.h"
+#include "worker/kafka/log_bounds.h"
 #include "worker/kafka/log_limit.h"
 #include "worker/kafka/partition_feed.h"
 #include "worker/kafka/watchdog.h"
@@ -27,7 +28,7 @@ using Time = std::chrono::steady_clock::time_point;
 constexpr auto kTick = 500ms;        // errors are looked at, idle clients closed, what failed is tried again
 constexpr auto kSeekRetry = 20ms;    // until fetching has begun
 constexpr auto kSeekTimeout = 1000;  // ms
-constexpr auto kKickTimeout = 100;   // ms: the answer is of no interest
+constexpr auto kKickTimeout = 100ms;  // the answer is of no interest
 
 /// What a reader and the pool's thread share.
 struct Shared {
@@ -330,10 +331,8 @@ void KafkaReaderPool::Impl::Kick(const std::vector<TopicPartition>& partitions) 
   for (const auto& partition : partitions) {
     for (auto& client : clients_) {
       if (!client->readers.contains(partition)) continue;
-      std::int64_t low = 0;
-      std::int64_t high = 0;
-      rd_kafka_query_watermark_offsets(client->client.get(), partition.topic.c_str(), partition.partition, &low, &high,
-                                       kKickTimeout);
+      rd_kafka_resp_err_t ignored;
+      static_cast<void>(AskLogEnd(client->client.get(), partition, kKickTimeout, ignored));
     }
   }
 }

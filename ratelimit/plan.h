@@ -23,8 +23,8 @@ struct SlotDealing {
 };
 
 /// The partitions are the slots, over all topics of the limit; the worker holds those it owns. Every worker must know
-/// the same counts and weights (see Timing::session_timeout), so give a plan when the counts of all topics are known, not one by
-/// one.
+/// the same counts and weights (see Timing::session_timeout), so give a plan when the counts of all topics are known,
+/// not one by one.
 struct PartitionDealing {
   struct Topic {
     std::string name;

@@ -94,8 +94,9 @@ json::object HealthObject(const delivery::EndpointHealth& health, const runtime:
   const bool slowed = view.state == delivery::EndpointHealth::State::kSlowed;
   return {{"state", delivery::ToString(view.state)},
           {"ceiling", slowed ? json::value(view.ceiling) : json::value(nullptr)},
-          {"until", view.until == runtime::SteadyTime() ? json::value(nullptr)
-                                                        : json::value(runtime::FormatRfc3339(now.wall + (view.until - now.steady)))}};
+          {"until", view.until == runtime::SteadyTime()
+                        ? json::value(nullptr)
+                        : json::value(runtime::FormatRfc3339(now.wall + (view.until - now.steady)))}};
 }
 
 json::object SubscriptionObject(const SubscriptionView& view,

@@ -206,7 +206,8 @@ class DeadLetters {
       }
     });
     if (!producer->Flush(kKafka) || !sent) {
-      return Cannot("not everything could be written to " + retry_topic + ": " + (partitions ? producer->last_error() : error));
+      return Cannot("not everything could be written to " + retry_topic + ": " +
+                    (partitions ? producer->last_error() : error));
     }
     if (!read) return kCannot;
     for (const auto& [why, count] : skipped) err_ << "left out: " << count << ", " << why << '\n';

@@ -11,7 +11,7 @@ namespace posthorn::cli {
 /// How a sink answers; may change while it runs.
 struct SinkBehaviour {
   int status = 200;
-  double fail = 0;  // share of requests, 0 to 1, that get `fail_status`
+  double fail = 0;    // share of requests, 0 to 1, that get `fail_status`
   double poison = 0;  // share of messages, 0 to 1, that get it with every attempt; which ones, their webhook-id says
   int fail_status = 503;
   std::chrono::milliseconds latency_min{0};  // a random time between the two
@@ -31,8 +31,8 @@ struct SinkBehaviour {
 [[nodiscard]] bool ParseLatency(std::string_view text, SinkBehaviour& behaviour);
 
 /// Takes what a JSON object names of `status`, `fail` (number or "30%"), `fail_status`, `latency_ms` (number or
-/// [least, most]), `retry_after` (seconds or null), `poison` and `reset` (as `fail`) and leaves the rest. Errors: what is wrong, and
-/// nothing is changed.
+/// [least, most]), `retry_after` (seconds or null), `poison` and `reset` (as `fail`) and leaves the rest. Errors: what
+/// is wrong, and nothing is changed.
 [[nodiscard]] std::optional<std::string> ChangeByJson(std::string_view json, SinkBehaviour& behaviour);
 
 /// The object ChangeByJson takes, complete.

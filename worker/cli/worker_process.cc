@@ -139,8 +139,7 @@ bool WorkerProcess::Start(std::string* why) {
   auto& p = *parts_;
   p.memory = std::make_shared<delivery::MemoryBudget>(OwnPart(deployment.memory));
 
-  const auto fleet_producer =
-      kafka::MakeFleetProducer(p.client, kafka::RetryTopicOptions::From(deployment), *why);
+  const auto fleet_producer = kafka::MakeFleetProducer(p.client, kafka::RetryTopicOptions::From(deployment), *why);
   if (!fleet_producer) return false;
   p.dead_letters = std::make_unique<kafka::KafkaDeadLetterSink>(fleet_producer);
   p.retry = std::make_unique<kafka::KafkaRetrySink>(fleet_producer);

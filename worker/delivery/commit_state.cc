@@ -206,8 +206,7 @@ Form Runs(Offset next, const std::vector<OffsetRange>& finished, std::size_t roo
   const auto add_all = [&](std::size_t most) {
     return std::find_if_not(finished.begin(), finished.end(), [&](const auto& run) { return add(run, most); });
   };
-  if (const auto left = add_all(room);
-      left <= longest && left != finished.end() && length(*longest) >= kLongRun) {
+  if (const auto left = add_all(room); left <= longest && left != finished.end() && length(*longest) >= kLongRun) {
     constexpr std::size_t kRoomForIt = 20;
     body.clear();
     count = 0;

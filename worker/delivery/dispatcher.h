@@ -138,7 +138,7 @@ class Dispatcher final : public AssignmentListener {
   std::map<TopicPartition, Owned> owned_;
   std::set<std::string> topics_;
   std::map<const ratelimit::Limiter*, std::shared_ptr<PermitTurns>> turns_;  // of those in force
-  std::int32_t retry_partitions_ = 0;  // 0: unknown
+  std::int32_t retry_partitions_ = 0;                                        // 0: unknown
 
   std::mutex wake_mutex_;
   std::condition_variable wake_;

@@ -141,8 +141,8 @@ void RequestHeaders::AppendTo(const delivery::Message& message, HeaderLines& out
     out.Append("webhook-id", id);
   } else {
     const auto& source = record.source(*message.partition);
-    out.Append("webhook-id", {source.topic, "-", std::to_string(source.partition), "-",
-                              std::to_string(record.source_offset())});
+    out.Append("webhook-id",
+               {source.topic, "-", std::to_string(source.partition), "-", std::to_string(record.source_offset())});
   }
   out.Append("webhook-timestamp", std::chrono::floor<std::chrono::seconds>(message.now.time_since_epoch()).count());
   out.Append("posthorn-attempt", std::int64_t{message.attempt_number});

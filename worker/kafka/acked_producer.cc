@@ -40,7 +40,11 @@ using NewTopicPtr = std::unique_ptr<rd_kafka_NewTopic_t, Deleter<&rd_kafka_NewTo
 class AckedProducer::Impl {
  public:
   Impl(const ClientConfig& config, std::vector<Topic> topics, ClientPtr client)
-      : config_(config), topics_(std::move(topics)), client_(std::move(client)), stats_(topics_.size()), wanted_(topics_.size()) {
+      : config_(config),
+        topics_(std::move(topics)),
+        client_(std::move(client)),
+        stats_(topics_.size()),
+        wanted_(topics_.size()) {
     queue_.reset(rd_kafka_queue_get_main(client_.get()));
     creation_.resize(topics_.size());
     for (auto& creation : creation_) creation.done = config.embedded();
@@ -214,8 +218,8 @@ void AckedProducer::Impl::Delivered(const rd_kafka_message_t& message) {
     Answered(waiting.topic, good);
   }
   if (!good) Complain(message.err, rd_kafka_message_errstr(&message), topics_[waiting.topic].name);
-  waiting.done({good ? std::optional(message.offset) : std::nullopt,
-                message.err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE});
+  waiting.done(
+      {good ? std::optional(message.offset) : std::nullopt, message.err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE});
 }
 
 void AckedProducer::Impl::Complain(rd_kafka_resp_err_t error, const std::string& text, const std::string& topic) {

@@ -22,8 +22,8 @@ namespace posthorn::kafka {
 
 /// Asks the cluster what the membership must not block on: how many partitions the topics have, how far the logs of
 /// partitions go that are not fetched at the moment, and, before librdkafka 2.2, anything at all of the data consumer,
-/// so that its sleeping fetcher wakes up. Once a missing topic is there the data consumer is made to see it, so that the
-/// subscription takes it in.
+/// so that its sleeping fetcher wakes up. Once a missing topic is there the data consumer is made to see it, so that
+/// the subscription takes it in.
 ///
 /// Threads  One of its own, blocking on nothing but the brokers; calls come from any.
 class ClusterWatch {

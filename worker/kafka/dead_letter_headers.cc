@@ -104,7 +104,8 @@ HeaderList DeadLetterHeaders(const delivery::DeadLetter& letter) {
     add(kLastStatus, std::to_string(letter.last_status));
   else if (!letter.last_error.empty())
     add(kLastError, letter.last_error);
-  if (letter.without_value) add(kValueSize, std::to_string(letter.record->value() ? letter.record->value()->size() : 0));
+  if (letter.without_value)
+    add(kValueSize, std::to_string(letter.record->value() ? letter.record->value()->size() : 0));
   return headers;
 }
 

@@ -24,7 +24,8 @@ class DoubtCheck {
       : guard_(guard), question_(question), heartbeat_(heartbeat), silent_(silent) {}
 
   /// Goes on with the newest doubt. `member_id` (a question to the client) and `lost`, whether the
-  /// assignment is lost by now, are asked only while there is a doubt. True when this made Confirmed() true. Blocks up to 0.2 s.
+  /// assignment is lost by now, are asked only while there is a doubt. True when this made Confirmed() true. Blocks up
+  /// to 0.2 s.
   [[nodiscard]] bool Serve(const std::function<std::string()>& member_id, const std::function<bool()>& lost);
   void Reset() { check_.reset(); }
 

@@ -6,9 +6,9 @@
 
 namespace posthorn::kafka {
 
-/// The broker (or several) inside librdkafka, for the demo and for fast tests: no persistence, on a free port of 127.0.0.1,
-/// reachable by any Kafka client of this machine. Keeps at most 5 MiB or 100 000 batches per partition; the first join
-/// of a group takes 3 s; knows no admin requests, no static membership, no transactions.
+/// The broker (or several) inside librdkafka, for the demo and for fast tests: no persistence, on a free port of
+/// 127.0.0.1, reachable by any Kafka client of this machine. Keeps at most 5 MiB or 100 000 batches per partition; the
+/// first join of a group takes 3 s; knows no admin requests, no static membership, no transactions.
 ///
 /// Threads  One thread at a time.
 class EmbeddedBroker {

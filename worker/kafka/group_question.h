@@ -12,8 +12,8 @@
 namespace posthorn::kafka {
 
 /// Asks the group's coordinator whether a member is in the group and the group is stable. Has a client from
-/// the first question on; one that leaves a question unanswered for too long, or gets nothing but errors, is replaced (see
-/// OffsetClient).
+/// the first question on; one that leaves a question unanswered for too long, or gets nothing but errors, is replaced
+/// (see OffsetClient).
 ///
 /// Threads  One; `answered` comes from any (it only says that Take has something).
 class GroupQuestion {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
@@ -35,8 +35,8 @@ struct MembershipState {
 ///          thread.
 /// Errors   Brokers away, unknown topics, refused credentials: logged, shown in state().last_error, tried again for
 /// ever.
-///          Being fenced by a namesake ends the membership: everything is given up as lost, then `on_fenced`. Once nobody
-///          in the group has the name any more it begins anew.
+///          Being fenced by a namesake ends the membership: everything is given up as lost, then `on_fenced`. Once
+///          nobody in the group has the name any more it begins anew.
 /// Lifetime The listener and whatever the callbacks use outlive Stop. Feeds may be held longer but read nothing any
 /// more.
 class Membership final : public delivery::MembershipGuard {

@@ -73,8 +73,8 @@ EventPtr NextAnswer(OffsetClient& client, Time deadline) {
   return event;
 }
 
-bool ReadGroup(OffsetClient& client, rd_kafka_event_t* event, const std::vector<OffsetStore::Key>& keys, const GroupFetch& fetch,
-               std::vector<std::optional<Position>>& positions) {
+bool ReadGroup(OffsetClient& client, rd_kafka_event_t* event, const std::vector<OffsetStore::Key>& keys,
+               const GroupFetch& fetch, std::vector<std::optional<Position>>& positions) {
   const auto* result = rd_kafka_event_ListConsumerGroupOffsets_result(event);
   client.Heard(rd_kafka_event_error(event));
   if (result == nullptr || rd_kafka_event_error(event) != RD_KAFKA_RESP_ERR_NO_ERROR) return false;

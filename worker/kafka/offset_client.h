@@ -40,9 +40,9 @@ struct OffsetClient {
   QueuePtr fetches;
   std::size_t open_fetches = 0;  // also those nobody waits for any more
   std::uintptr_t fetch_tags = 0;
-  Time fetching_since{};                                    // the oldest of the open ones
-  std::atomic<bool> silent{false};                         // fetches stay unanswered
-  std::atomic<Time> astray_since{Time::max()};             // asks the wrong broker and no other
+  Time fetching_since{};                        // the oldest of the open ones
+  std::atomic<bool> silent{false};              // fetches stay unanswered
+  std::atomic<Time> astray_since{Time::max()};  // asks the wrong broker and no other
 
   /// Notes what an answer says of the client's idea of the coordinator.
   void Heard(rd_kafka_resp_err_t error);

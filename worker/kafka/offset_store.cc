@@ -184,8 +184,8 @@ class KafkaOffsetStore::Impl {
   std::map<std::uintptr_t, UnderWay> under_way_;  // by the order of sending
   std::uintptr_t sent_ = 0;
   std::map<const OffsetClient*, std::pair<Time, bool>> seen_;  // until when: the brokers do or do not answer
-  Time look_again_ = Time::max();  // for clients that owe an answer
-  Time try_at_ = Time::min();      // not before: nobody answered anybody
+  Time look_again_ = Time::max();                              // for clients that owe an answer
+  Time try_at_ = Time::min();                                  // not before: nobody answered anybody
   std::unique_ptr<RetentionQuestion> retention_;
   LogLimit errors_{10s};
 

@@ -25,9 +25,9 @@ using delivery::Offset;
 using delivery::TopicPartition;
 using Time = std::chrono::steady_clock::time_point;
 
-constexpr auto kTick = 500ms;        // errors are looked at, idle clients closed, what failed is tried again
-constexpr auto kSeekRetry = 20ms;    // until fetching has begun
-constexpr auto kSeekTimeout = 1000;  // ms
+constexpr auto kTick = 500ms;         // errors are looked at, idle clients closed, what failed is tried again
+constexpr auto kSeekRetry = 20ms;     // until fetching has begun
+constexpr auto kSeekTimeout = 1000;   // ms
 constexpr auto kKickTimeout = 100ms;  // the answer is of no interest
 
 /// What a reader and the pool's thread share.

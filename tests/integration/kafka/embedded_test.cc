@@ -13,8 +13,8 @@
 #include "tests/integration/kafka/recording_worker.h"
 #include "worker/kafka/dead_letter_producer.h"
 #include "worker/kafka/fleet_topics.h"
-#include "worker/kafka/reader_pool.h"
 #include "worker/kafka/producer.h"
+#include "worker/kafka/reader_pool.h"
 #include "worker/kafka/retry_producer.h"
 #include "worker/runtime/clock.h"
 
@@ -25,7 +25,6 @@ using namespace std::chrono_literals;
 using delivery::TopicPartition;
 using testing::ElementsAre;
 using testing::SizeIs;
-
 
 std::vector<delivery::Offset> Offsets(const std::vector<delivery::RecordPtr>& records) {
   std::vector<delivery::Offset> offsets;

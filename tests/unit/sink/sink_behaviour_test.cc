@@ -41,7 +41,8 @@ TEST(SinkBehaviourTest, JsonChangesWhatItNames) {
   EXPECT_EQ(b.latency_min, 10ms);
   EXPECT_EQ(b.latency_max, 200ms);
   EXPECT_EQ(b.retry_after, 2);
-  EXPECT_EQ(ChangeByJson(R"({"retry_after":null,"latency_ms":5,"fail":1,"reset":"5%","poison":"1%"})", b), std::nullopt);
+  EXPECT_EQ(ChangeByJson(R"({"retry_after":null,"latency_ms":5,"fail":1,"reset":"5%","poison":"1%"})", b),
+            std::nullopt);
   EXPECT_EQ(b.retry_after, std::nullopt);
   EXPECT_EQ(b.latency_max, 5ms);
   EXPECT_EQ(b.fail, 1);

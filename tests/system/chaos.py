@@ -97,8 +97,11 @@ class Round:
         self.faults.append(Fault(kind, str(who), start, end))
 
     def start_worker(self, name):
-        self.members[name] = self.test.worker(name, kafka__session__timeout__ms=int(SESSION_TIMEOUT * 1000),
-                                              membership="static" if self.plan.static else "dynamic")
+        worker = self.test.worker(name, kafka__session__timeout__ms=int(SESSION_TIMEOUT * 1000),
+                                  membership="static" if self.plan.static else "dynamic")
+        # Before it has taken over its signals SIGTERM just ends it.
+        system.eventually(f"{name} runs", lambda: "worker started" in worker.output(), within=30)
+        self.members[name] = worker
 
     def run_fleet(self, kind, who, length):
         name = f"w-{who}"

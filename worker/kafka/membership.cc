@@ -115,6 +115,7 @@ class Membership::Impl final : public FeedHost {
   void Assigned(const rd_kafka_topic_partition_list_t* list);
   void Revoked(const rd_kafka_topic_partition_list_t* list);
   void GiveUp(const std::vector<TopicPartition>& partitions, bool lost);
+  void GiveUpAll();
   void Fenced(std::string reason);
   void OnError(rd_kafka_resp_err_t error, const std::string& text);
   void Leaked(const rd_kafka_message_t& message);
@@ -382,6 +383,12 @@ void Membership::Impl::GiveUp(const std::vector<TopicPartition>& partitions, boo
   NoteFeeds();
 }
 
+void Membership::Impl::GiveUpAll() {
+  std::vector<TopicPartition> all;
+  for (const auto& entry : feeds_) all.push_back(entry.first);
+  if (!all.empty()) GiveUp(all, rd_kafka_assignment_lost(consumer_.get()) != 0);
+}
+
 void Membership::Impl::NoteFeeds() {
   std::vector<std::shared_ptr<QueueFeed>> feeds;
   const std::lock_guard lock(mutex_);
@@ -498,21 +505,20 @@ bool Membership::Impl::ServeUntil(rd_kafka_queue_t& queue, Done done) {
 }
 
 void Membership::Impl::Close() {
+  // While still a member: closed in the middle of a rebalance, librdkafka may leave the group before what it has revoked
+  // is given up, and others would begin while we end.
+  GiveUpAll();
   if (leaving_ && config_.static_member() && !fenced_) Leave();
   const Watchdog watchdog("closing the consumer");
   const QueuePtr queue(rd_kafka_queue_new(consumer_.get()));
   const ErrorPtr refused(fenced_ ? nullptr : rd_kafka_consumer_close_queue(consumer_.get(), queue.get()));
   if (!fenced_ && refused == nullptr) {
     const auto closed = [this] { return rd_kafka_consumer_closed(consumer_.get()) != 0; };
-    // What is left once everything is given back is to tell the coordinator, who may be away.
-    ServeUntil(*queue, [&] { return closed() || feeds_.empty(); });
+    // What is left is to tell the coordinator, who may be away.
     stop_by_ = std::min(stop_by_, Now() + kFarewellTimeout);
     ServeUntil(*queue, closed);
   }
-  // What close did not take back.
-  std::vector<TopicPartition> all;
-  for (const auto& entry : feeds_) all.push_back(entry.first);
-  if (!all.empty()) GiveUp(all, rd_kafka_assignment_lost(consumer_.get()) != 0);
+  GiveUpAll();  // what a rebalance has brought meanwhile and close did not take back
   guard_.Leave();
 }
 

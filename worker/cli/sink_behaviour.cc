@@ -88,7 +88,7 @@ bool Change(std::string_view key, const json::value& value, SinkBehaviour& b) {
 
 bool IsPoisoned(std::string_view webhook_id, double share) {
   std::uint64_t hash = 14'695'981'039'346'656'037U;  // FNV-1a: the same in every run
-  for (const unsigned char c : webhook_id) hash = (hash ^ c) * 1'099'511'628'211U;
+  for (const char c : webhook_id) hash = (hash ^ static_cast<unsigned char>(c)) * 1'099'511'628'211U;
   hash ^= hash >> 32;  // of ids that differ in their last digits alone the upper bits hardly do
   return static_cast<double>(hash % 10'000) < share * 10'000;
 }

@@ -237,7 +237,8 @@ class History : DispatcherBench {
   /// The partition went without its last positions: what was delivered since the stored ones comes again.
   void OnlyWhatIsStoredCounts(const TopicPartition& id) {
     std::erase_if(delivered_, [&](const Message& message) {
-      const auto& [key, offset] = message;
+      const auto& key = message.first;
+      const auto offset = message.second;
       if (key.partition != id) return false;
       const auto stored = offsets.stored_position(key);
       if (!stored) return true;

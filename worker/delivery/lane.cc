@@ -392,6 +392,9 @@ void Lane::WriteDeadLetter(Delivery& delivery) {
   letter.last_attempt = delivery.last_attempt;
   letter.last_status = delivery.last_status;
   letter.last_error = delivery.last_error;
+  // How many attempts there were travels with the position, how they ended does not.
+  if (letter.attempts > 0 && letter.last_status == 0 && letter.last_error.empty())
+    letter.last_error = "not known: attempted before the partition came to this worker";
   letter.without_value = delivery.reason == DeadLetterReason::kTooLarge;
   ++writing_;
   shard_.dead_letters().Write(std::move(letter), [this, &loop = shard_.loop(), d = &delivery,

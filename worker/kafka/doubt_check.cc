@@ -1,5 +1,7 @@
 #include "worker/kafka/doubt_check.h"
 
+#include <algorithm>
+
 namespace posthorn::kafka {
 namespace {
 
@@ -18,22 +20,20 @@ bool DoubtCheck::Serve(const std::function<std::string()>& member_id, const std:
     check_ = Check{guard_.doubt(), now, false, cannot_be_asked ? std::optional(now) : std::nullopt};
   }
   if (check_->quiet_since) return now - *check_->quiet_since >= 2 * heartbeat_ && guard_.Settle(check_->doubt);
-  switch (const auto answer = question_.Take(member_id())) {
-    case GroupQuestion::Answer::kNone:
-      break;
-    case GroupQuestion::Answer::kCannotBeAsked:
-      check_->quiet_since = now;
-      return false;
-    case GroupQuestion::Answer::kMember:
-    case GroupQuestion::Answer::kNotMember:
-    case GroupQuestion::Answer::kUnsettled:
-    case GroupQuestion::Answer::kFailed:
-      // An answer to a question from before this doubt says nothing.
-      if (!check_->asked) break;
-      if (answer == GroupQuestion::Answer::kMember) return !lost() && guard_.Settle(check_->doubt);
-      check_->asked = false;
-      check_->ask_at = now + kAskAgain;
-      return false;
+  GroupView group;
+  const auto answer = question_.Take(group);
+  if (answer == GroupQuestion::Answer::kCannotBeAsked) {
+    check_->quiet_since = now;
+    return false;
+  }
+  // An answer to a question from before this doubt says nothing.
+  if (answer != GroupQuestion::Answer::kNone && check_->asked) {
+    const bool member = std::any_of(group.members.begin(), group.members.end(),
+                                    [id = member_id()](const auto& one) { return one.id == id; });
+    if (group.stable && member) return !lost() && guard_.Settle(check_->doubt);
+    check_->asked = false;
+    check_->ask_at = now + kAskAgain;
+    return false;
   }
   if (check_->asked || now < check_->ask_at) return false;
   check_->asked = question_.Ask();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/kafka/client.h"
+#include "worker/kafka/partition_lists.h"
 #include "worker/runtime/log.h"
 
 namespace posthorn::kafka {
@@ -13,6 +14,20 @@ constexpr int kReachableTimeout = 200;  // ms
 constexpr int kMostFailures = 5;
 constexpr std::chrono::milliseconds kPatience{10'000};
 constexpr std::chrono::milliseconds kLongestPatience{3'600'000};  // the coordinator may just be away
+
+GroupView ToView(const rd_kafka_ConsumerGroupDescription_t& description) {
+  GroupView view;
+  view.stable = rd_kafka_ConsumerGroupDescription_state(&description) == RD_KAFKA_CONSUMER_GROUP_STATE_STABLE;
+  for (std::size_t i = 0; i < rd_kafka_ConsumerGroupDescription_member_count(&description); ++i) {
+    const auto* member = rd_kafka_ConsumerGroupDescription_member(&description, i);
+    const char* instance = rd_kafka_MemberDescription_group_instance_id(member);
+    const auto* assignment = rd_kafka_MemberDescription_assignment(member);
+    view.members.push_back(
+        {rd_kafka_MemberDescription_consumer_id(member), instance != nullptr ? instance : "",
+         ToPartitions(assignment != nullptr ? rd_kafka_MemberAssignment_partitions(assignment) : nullptr)});
+  }
+  return view;
+}
 
 }  // namespace
 
@@ -56,19 +71,7 @@ bool GroupQuestion::Ask() {
   return true;
 }
 
-GroupQuestion::Answer GroupQuestion::Take(const std::string& member_id) {
-  return TakeWhere([&](const auto& member) { return member_id == rd_kafka_MemberDescription_consumer_id(&member); });
-}
-
-GroupQuestion::Answer GroupQuestion::TakeName(const std::string& instance) {
-  return TakeWhere([&](const auto& member) {
-    const char* name = rd_kafka_MemberDescription_group_instance_id(&member);
-    return name != nullptr && !instance.empty() && instance == name;
-  });
-}
-
-GroupQuestion::Answer GroupQuestion::TakeWhere(
-    const std::function<bool(const rd_kafka_MemberDescription_t&)>& is_meant) {
+GroupQuestion::Answer GroupQuestion::Take(GroupView& group) {
   const auto failure = [this](rd_kafka_resp_err_t error) {
     ++failures_;
     switch (error) {
@@ -93,13 +96,8 @@ GroupQuestion::Answer GroupQuestion::TakeWhere(
     if (const auto* error = rd_kafka_ConsumerGroupDescription_error(groups[0]); error != nullptr)
       return failure(rd_kafka_error_code(error));
     failures_ = 0;
-    bool member = false;
-    for (std::size_t i = 0; i < rd_kafka_ConsumerGroupDescription_member_count(groups[0]); ++i)
-      member = member || is_meant(*rd_kafka_ConsumerGroupDescription_member(groups[0], i));
-    if (!member) return Answer::kNotMember;
-    return rd_kafka_ConsumerGroupDescription_state(groups[0]) == RD_KAFKA_CONSUMER_GROUP_STATE_STABLE
-               ? Answer::kMember
-               : Answer::kUnsettled;
+    group = ToView(*groups[0]);
+    return Answer::kGroup;
   }
   if (!open_ || std::chrono::steady_clock::now() - asked_at_ < patience_) return Answer::kNone;
   runtime::Log(runtime::LogLevel::kWarning, "the group's coordinator left a question unanswered, asked again",

@@ -5,20 +5,32 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "worker/delivery/record.h"
 #include "worker/kafka/client_config.h"
 #include "worker/kafka/handle.h"
 
 namespace posthorn::kafka {
 
-/// Asks the group's coordinator whether a member is in the group and the group is stable. Has a client from
-/// the first question on; one that leaves a question unanswered for too long, or gets nothing but errors, is replaced
-/// (see OffsetClient).
+/// The group as its coordinator describes it.
+struct GroupView {
+  struct Member {
+    std::string id;
+    std::string instance;  // empty: a dynamic one
+    std::vector<delivery::TopicPartition> owned;
+  };
+  bool stable = false;  // no rebalance under way
+  std::vector<Member> members;
+};
+
+/// Asks the group's coordinator for its members. Has a client from the first question on; one that leaves a question
+/// unanswered for too long, or gets nothing but errors, is replaced (see OffsetClient).
 ///
 /// Threads  One; `answered` comes from any (it only says that Take has something).
 class GroupQuestion {
  public:
-  enum class Answer { kNone, kMember, kNotMember, kUnsettled, kFailed, kCannotBeAsked };
+  enum class Answer { kNone, kGroup, kFailed, kCannotBeAsked };
   GroupQuestion(const ClientConfig& config, std::function<void()> answered);
   ~GroupQuestion();
   GroupQuestion(const GroupQuestion&) = delete;
@@ -29,14 +41,12 @@ class GroupQuestion {
   bool Ask();
   /// Before the end of the process: destroying a client may take as long as its brokers are away.
   void Abandon() { DropClient(true); }
-  /// An answer, once; kNone while there is none, kFailed when it is not waited for any more.
-  Answer Take(const std::string& member_id);
-  /// The same of an instance name: kMember or kUnsettled when somebody in the group has it.
-  Answer TakeName(const std::string& instance);
+  /// An answer, once; kNone while there is none, kFailed when it is not waited for any more. With kGroup `group` is
+  /// set.
+  Answer Take(GroupView& group);
 
  private:
   void DropClient(bool abandon);
-  Answer TakeWhere(const std::function<bool(const rd_kafka_MemberDescription_t&)>& is_meant);
   const ClientConfig config_;
   const std::function<void()> answered_;
   ClientPtr client_;

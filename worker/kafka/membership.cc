@@ -14,6 +14,7 @@
 #include "worker/delivery/retry_record.h"
 #include "worker/kafka/client.h"
 #include "worker/kafka/cluster_watch.h"
+#include "worker/kafka/coverage_check.h"
 #include "worker/kafka/doubt_check.h"
 #include "worker/kafka/group_question.h"
 #include "worker/kafka/guard_state.h"
@@ -52,7 +53,8 @@ class Membership::Impl final : public FeedHost {
         limits_(limits),
         admin_(std::move(admin)),
         question_(std::make_unique<GroupQuestion>(config, [this] { WakeThread(); })),
-        doubts_(guard_, *question_, config.heartbeat_interval(), config.embedded()) {
+        doubts_(guard_, *question_, config.heartbeat_interval(), config.embedded()),
+        coverage_(*question_) {
     Use(std::move(consumer));
   }
 
@@ -115,7 +117,7 @@ class Membership::Impl final : public FeedHost {
   void Assigned(const rd_kafka_topic_partition_list_t* list);
   void Revoked(const rd_kafka_topic_partition_list_t* list);
   void GiveUp(const std::vector<TopicPartition>& partitions, bool lost);
-  void GiveUpAll();
+  void GiveUpAll(bool lost);
   void Fenced(std::string reason);
   void OnError(rd_kafka_resp_err_t error, const std::string& text);
   void Leaked(const rd_kafka_message_t& message);
@@ -129,6 +131,7 @@ class Membership::Impl final : public FeedHost {
     return error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART &&
            text.find(": " + delivery::RetryTopic(config_.fleet()) + ":") != std::string_view::npos;
   }
+  [[nodiscard]] bool AssignmentLost() const { return rd_kafka_assignment_lost(consumer_.get()) != 0; }
   [[nodiscard]] bool Cooperative() const {
     const char* protocol = rd_kafka_rebalance_protocol(consumer_.get());
     return protocol != nullptr && std::string_view(protocol) == "COOPERATIVE";
@@ -156,6 +159,7 @@ class Membership::Impl final : public FeedHost {
   GuardState guard_;
   std::unique_ptr<GroupQuestion> question_;
   DoubtCheck doubts_;
+  CoverageCheck coverage_;
   std::unique_ptr<ClusterWatch> watch_;
   SeekQueue seeks_;
   std::atomic<bool> stopping_{false};
@@ -165,6 +169,7 @@ class Membership::Impl final : public FeedHost {
   // The thread's.
   std::map<TopicPartition, std::shared_ptr<QueueFeed>> feeds_;
   std::set<std::string> topics_;
+  ClusterWatch::Counts known_counts_;
   std::optional<Time> subscribe_at_;
   std::uint64_t lost_doubt_ = 0;  // the newest doubt when the assignment was lost: joining anew settles it
   bool fenced_ = false;
@@ -223,9 +228,7 @@ void Membership::Impl::Run() {
 }
 
 Time Membership::Impl::NextDeadline() const {
-  Time next = std::min(Now() + kTick, seeks_.next());
-  if (subscribe_at_) next = std::min(next, *subscribe_at_);
-  return next;
+  return std::min({Now() + kTick, seeks_.next(), subscribe_at_.value_or(Time::max())});
 }
 
 void Membership::Impl::ApplySubscription() {
@@ -262,19 +265,28 @@ void Membership::Impl::ApplyCounts() {
     const std::lock_guard lock(mutex_);
     counts = std::exchange(counts_, std::nullopt);
   }
-  if (counts && !fenced_) listener_->OnPartitionCounts(*counts);
+  if (!counts || fenced_) return;
+  if (*counts != known_counts_) coverage_.Changed(Now());
+  known_counts_ = *counts;
+  listener_->OnPartitionCounts(*counts);
 }
 
 void Membership::Impl::ServeGuard() {
-  if (rd_kafka_assignment_lost(consumer_.get()) != 0) {
+  if (AssignmentLost()) {
     // Its revocation is on the way.
     guard_.Leave();
     doubts_.Reset();
     lost_doubt_ = guard_.doubt();
     return;
   }
-  const auto lost = [this] { return rd_kafka_assignment_lost(consumer_.get()) != 0; };
-  if (doubts_.Serve([this] { return MemberId(); }, lost)) TellConfirmed();
+  if (doubts_.Serve([this] { return MemberId(); }, [this] { return AssignmentLost(); })) TellConfirmed();
+  if (!guard_.Confirmed() || config_.embedded()) return;
+  const auto unowned = coverage_.Serve(Now(), known_counts_, [this] { return MemberId(); });
+  if (unowned == 0) return;
+  Log(LogLevel::kWarning, "partitions have no owner although the group is at rest, joining it anew",
+      {{"partitions", unowned}});
+  rd_kafka_unsubscribe(consumer_.get());
+  subscribe_at_ = Now() + kSubscribeRetry;
 }
 
 void Membership::Impl::Serve(const rd_kafka_event_t& constant) {
@@ -291,6 +303,7 @@ void Membership::Impl::Serve(const rd_kafka_event_t& constant) {
         const std::lock_guard lock(mutex_);
         ++state_.rebalances;
       }
+      coverage_.Changed(Now());
       watch_->RefreshCounts();
       return;
     }
@@ -327,7 +340,7 @@ void Membership::Impl::Assigned(const rd_kafka_topic_partition_list_t* given) {
   }
   ever_assigned_ = true;
   // Joining is the coordinator's word; only what has been doubted since is still to be asked.
-  if (rd_kafka_assignment_lost(consumer_.get()) == 0) {
+  if (!AssignmentLost()) {
     const bool settled = lost_doubt_ == guard_.doubt() && guard_.Settle(lost_doubt_);
     if (guard_.Join() || settled) TellConfirmed();
   }
@@ -351,7 +364,7 @@ void Membership::Impl::Assigned(const rd_kafka_topic_partition_list_t* given) {
 }
 
 void Membership::Impl::Revoked(const rd_kafka_topic_partition_list_t* given) {
-  const bool lost = rd_kafka_assignment_lost(consumer_.get()) != 0;
+  const bool lost = AssignmentLost();
   auto partitions = ToPartitions(given);
   if (lost) {
     guard_.Leave();
@@ -383,10 +396,10 @@ void Membership::Impl::GiveUp(const std::vector<TopicPartition>& partitions, boo
   NoteFeeds();
 }
 
-void Membership::Impl::GiveUpAll() {
+void Membership::Impl::GiveUpAll(bool lost) {
   std::vector<TopicPartition> all;
   for (const auto& entry : feeds_) all.push_back(entry.first);
-  if (!all.empty()) GiveUp(all, rd_kafka_assignment_lost(consumer_.get()) != 0);
+  if (!all.empty()) GiveUp(all, lost);
 }
 
 void Membership::Impl::NoteFeeds() {
@@ -405,9 +418,7 @@ void Membership::Impl::Fenced(std::string reason) {
   if (fenced_) return;
   fenced_ = true;
   guard_.Leave();
-  std::vector<TopicPartition> all;
-  for (const auto& entry : feeds_) all.push_back(entry.first);
-  GiveUp(all, true);
+  GiveUpAll(true);
   {
     const std::lock_guard lock(mutex_);
     state_.fenced = true;
@@ -422,8 +433,11 @@ void Membership::Impl::Fenced(std::string reason) {
 // it its new id be lost. Then its old self keeps the name until its session ends. Who has the name now is never
 // disturbed.
 void Membership::Impl::LookForPlace() {
-  const auto answer = question_->TakeName(config_.instance());
-  if (answer == GroupQuestion::Answer::kNotMember) return TakePlaceAgain();
+  GroupView group;
+  const auto is_held = [this](const auto& member) { return member.instance == config_.instance(); };
+  if (question_->Take(group) == GroupQuestion::Answer::kGroup &&
+      (config_.instance().empty() || std::none_of(group.members.begin(), group.members.end(), is_held)))
+    return TakePlaceAgain();
   if (Now() < look_at_) return;
   static_cast<void>(question_->Ask());
   look_at_ = Now() + heartbeat_;
@@ -431,8 +445,7 @@ void Membership::Impl::LookForPlace() {
 
 void Membership::Impl::TakePlaceAgain() {
   std::string error;
-  auto conf = BuildConf(config_, Role::kMember, error);
-  auto consumer = conf == nullptr ? nullptr : NewClient(std::move(conf), Role::kMember, error);
+  auto consumer = NewClient(config_, Role::kMember, error);
   if (consumer == nullptr) {
     OnError(RD_KAFKA_RESP_ERR__FAIL, error);
     look_at_ = Now() + heartbeat_;
@@ -505,9 +518,9 @@ bool Membership::Impl::ServeUntil(rd_kafka_queue_t& queue, Done done) {
 }
 
 void Membership::Impl::Close() {
-  // While still a member: closed in the middle of a rebalance, librdkafka may leave the group before what it has revoked
-  // is given up, and others would begin while we end.
-  GiveUpAll();
+  // While still a member: closed in the middle of a rebalance, librdkafka may leave the group before what it has
+  // revoked is given up, and others would begin while we end.
+  GiveUpAll(AssignmentLost());
   if (leaving_ && config_.static_member() && !fenced_) Leave();
   const Watchdog watchdog("closing the consumer");
   const QueuePtr queue(rd_kafka_queue_new(consumer_.get()));
@@ -518,7 +531,7 @@ void Membership::Impl::Close() {
     stop_by_ = std::min(stop_by_, Now() + kFarewellTimeout);
     ServeUntil(*queue, closed);
   }
-  GiveUpAll();  // what a rebalance has brought meanwhile and close did not take back
+  GiveUpAll(AssignmentLost());  // what a rebalance has brought meanwhile and close did not take back
   guard_.Leave();
 }
 

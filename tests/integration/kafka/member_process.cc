@@ -1,10 +1,13 @@
 // A member of a group as a process of its own, to be stopped, continued and killed by real_test. Prints what happens to
 // it, one word per line, with the number of partitions it owns.
 //
-//   kafka_member BOOTSTRAP FLEET TOPIC [INSTANCE]
+//   kafka_member BOOTSTRAP FLEET TOPIC [INSTANCE [stuck]]
+//
+// With `stuck` it stands still for ever once it has given a partition up.
 #include <unistd.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "tests/integration/kafka/recording_worker.h"
 
@@ -13,13 +16,15 @@ int main(int argc, char** argv) {
   if (argc < 4) return 2;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   RecordingWorker::Options options;
-  options.on_event = [](const RecordingWorker::Event& event) {
+  const bool stuck = argc > 5 && std::string_view(argv[5]) == "stuck";
+  options.on_event = [stuck](const RecordingWorker::Event& event) {
     switch (event.kind) {
       case RecordingWorker::Event::kAssigned:
         std::printf("assigned %zu\n", event.partitions.size());
         break;
       case RecordingWorker::Event::kRevoked:
         std::printf("revoked %zu\n", event.partitions.size());
+        while (stuck && !event.partitions.empty()) pause();
         break;
       case RecordingWorker::Event::kLost:
         std::printf("lost %zu\n", event.partitions.size());

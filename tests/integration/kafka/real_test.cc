@@ -109,14 +109,14 @@ class RealTest : public testing::Test {
 class Member {
  public:
   Member(const std::string& bootstrap, const std::string& fleet, const std::string& topic,
-         const std::string& instance = {}) {
+         const std::string& instance = {}, const char* behaviour = nullptr) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) std::abort();
     pid_ = fork();
     if (pid_ == 0) {
       dup2(ends[1], STDOUT_FILENO);
       execl(POSTHORN_KAFKA_MEMBER, "kafka_member", bootstrap.c_str(), fleet.c_str(), topic.c_str(),
-            instance.empty() ? nullptr : instance.c_str(), nullptr);
+            instance.empty() ? nullptr : instance.c_str(), behaviour, nullptr);
       _exit(127);
     }
     close(ends[1]);
@@ -203,6 +203,18 @@ TEST_F(RealTest, StaticMembersRestartUnnoticed) {
     EXPECT_EQ(worker->Owned(), owned);
   }
   EXPECT_EQ(moves(), moved);
+}
+
+TEST_F(RealTest, WhatAStaticMemberGaveUpBeforeItDiedIsTakenOver) {
+  CreateTopic(4);
+  auto first = std::make_unique<Member>(bootstrap_, name_, topic_, "w-0", "stuck");
+  ASSERT_TRUE(first->WaitForLine("assigned 4"));
+  RecordingWorker second(Config("w-1"), {topic_}, {});
+  ASSERT_TRUE(first->WaitForLine("revoked 2"));  // and before it joins again
+  first.reset();
+  RecordingWorker again(Config("w-0"), {topic_}, {});
+  ASSERT_TRUE(again.WaitForOwned(2));
+  ASSERT_TRUE(again.WaitFor([&] { return again.Owned().size() + second.Owned().size() == 4; }, 90s));
 }
 
 TEST_F(RealTest, AStaticMemberThatLeavesForGoodIsReplacedAtOnce) {

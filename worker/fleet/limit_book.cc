@@ -69,23 +69,24 @@ std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>>
     topic.name = subscription.topic;
     topic.partitions = count->second;
   }
-  for (const auto& partition : owned_) {
-    const auto topic = topics.find(partition.topic);
-    if (topic != topics.end()) topic->second.owned.push_back(static_cast<std::uint32_t>(partition.partition));
-  }
   AddRetryPartitions(limit, topics);
+  for (const auto& partition : owned_) {
+    const auto [name, number] = InDealing(partition);
+    const auto topic = topics.find(name);
+    if (topic != topics.end()) topic->second.owned.push_back(number);
+  }
   ratelimit::PartitionDealing dealing;
   for (auto& [name, topic] : topics) dealing.topics.push_back(std::move(topic));
   return dealing;
 }
 
-bool LimitBook::Owns(const std::string& topic, std::uint32_t number) const {
-  const auto slash = topic.rfind('/');
-  if (slash == std::string::npos) return owned_.contains({topic, static_cast<std::int32_t>(number)});
-  return owned_.contains({topic.substr(0, slash), std::stoi(topic.substr(slash + 1))});
+LimitBook::DealtPartition LimitBook::InDealing(const delivery::TopicPartition& partition) const {
+  const auto number = static_cast<std::uint32_t>(partition.partition);
+  if (partition.topic != options_.retry_topic) return {partition.topic, number};
+  return {partition.topic + "/" + std::to_string(number), 0};  // no topic can have this name
 }
 
-/// Each partition of the retry topic that carries a subscription of the limit, as a topic of its own.
+/// Those of the retry topic that carry a subscription of the limit.
 void LimitBook::AddRetryPartitions(const std::string& limit,
                                    std::map<std::string, ratelimit::PartitionDealing::Topic>& topics) const {
   const auto count = partition_counts_.find(options_.retry_topic);
@@ -94,10 +95,8 @@ void LimitBook::AddRetryPartitions(const std::string& limit,
   for (const auto& subscription : snapshot_->subscriptions) {
     if (subscription.limit != limit) continue;
     const auto number = delivery::RetryPartition(subscription.name, static_cast<std::int32_t>(count->second));
-    const auto name = options_.retry_topic + "/" + std::to_string(number);  // no topic can have this name
-    auto& topic = topics[name];
-    topic = {name, 1, {}, 1};
-    if (owned_.contains({options_.retry_topic, number})) topic.owned.push_back(0);
+    const auto name = InDealing({options_.retry_topic, number}).first;
+    topics[name] = {name, 1, {}, 1};
   }
 }
 
@@ -117,8 +116,10 @@ void LimitBook::Replan(runtime::WallTime now) {
       entry.plan.dealing = ratelimit::PartitionDealing{};
     } else if (auto* kept = std::get_if<ratelimit::PartitionDealing>(&entry.plan.dealing)) {
       // A count is not known yet, so the table stays; but what was given up ends at once all the same.
+      std::set<DealtPartition> owned;
+      for (const auto& partition : owned_) owned.insert(InDealing(partition));
       for (auto& topic : kept->topics) {
-        std::erase_if(topic.owned, [&](std::uint32_t number) { return !Owns(topic.name, number); });
+        std::erase_if(topic.owned, [&](std::uint32_t number) { return !owned.contains({topic.name, number}); });
       }
     }
     if (entry.limiter) {

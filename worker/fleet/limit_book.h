@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/delivery/limits.h"
@@ -55,7 +56,9 @@ class LimitBook final : public delivery::Limits {
   void Replan(runtime::WallTime now);
   [[nodiscard]] std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>> DealingOf(
       const std::string& limit) const;
-  [[nodiscard]] bool Owns(const std::string& topic, std::uint32_t number) const;
+  /// The name of a partition in the dealing: there, one of the retry topic is a topic of its own.
+  using DealtPartition = std::pair<std::string, std::uint32_t>;
+  [[nodiscard]] DealtPartition InDealing(const delivery::TopicPartition& partition) const;
   void AddRetryPartitions(const std::string& limit,
                           std::map<std::string, ratelimit::PartitionDealing::Topic>& topics) const;
 

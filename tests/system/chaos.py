@@ -233,6 +233,13 @@ class Round:
             found[headers["posthorn-subscription"]].append((message, entry["ts"] / 1000))
         return found
 
+    def keep_status(self):
+        """What each worker says of itself, beside its log: by then nothing should be left to do."""
+        for worker in self.members.values():
+            with contextlib.suppress(OSError):
+                status = worker.get("/subscriptions") + "\n" + worker.get("/metrics")
+                worker.log.with_suffix(".status").write_text(status)
+
     def judge(self, policies):
         test = self.test
         records = {policy.topic: test.records(policy.topic) for policy in policies}
@@ -242,8 +249,10 @@ class Round:
             letters = {letter.message for letter in test.dead_letters() if letter.subscription == policy.name}
             return produced[policy.topic] - self.sinks[policy.name].delivered() - letters
 
-        with contextlib.suppress(system.TimedOut):  # what is missing is said by the checker
+        try:
             system.eventually("everything is finished", lambda: not any(open_messages(policy) for policy in policies), within=45, every=0.7)
+        except system.TimedOut:  # what is missing is said by the checker
+            self.keep_status()
         for policy in policies:
             total = len(records[policy.topic])
             with contextlib.suppress(system.TimedOut):

@@ -1,14 +1,16 @@
 #include "worker/fleet/limit_book.h"
 
+#include <algorithm>
+
 #include "worker/delivery/retry_record.h"
 #include "worker/runtime/log.h"
 
 namespace posthorn::fleet {
 namespace {
 
-// Where a limit's partitions have 15 slots each, one of the retry topic has one: what is parked goes on, and hardly
-// anything is lost of a max-rate where nothing is.
-constexpr std::uint32_t kRetryParts = 16;
+// The part of a limit that goes where its parked messages are: enough that they do not lie about while the limit has
+// room, and little lost where nothing is parked.
+constexpr std::uint32_t kRetryPart = 16;
 
 ratelimit::Burst ToRateLimit(config::Burst burst) {
   return burst == config::Burst::kWindow ? ratelimit::Burst::kAtOnce : ratelimit::Burst::kSmooth;
@@ -86,18 +88,25 @@ LimitBook::DealtPartition LimitBook::InDealing(const delivery::TopicPartition& p
   return {partition.topic + "/" + std::to_string(number), 0};  // no topic can have this name
 }
 
-/// Those of the retry topic that carry a subscription of the limit.
+/// Those of the retry topic that carry a subscription of the limit: together a kRetryPart-th of it.
 void LimitBook::AddRetryPartitions(const std::string& limit,
                                    std::map<std::string, ratelimit::PartitionDealing::Topic>& topics) const {
   const auto count = partition_counts_.find(options_.retry_topic);
   if (count == partition_counts_.end()) return;
-  for (auto& [name, topic] : topics) topic.weight = kRetryParts - 1;
+  std::set<std::string> retrying;
   for (const auto& subscription : snapshot_->subscriptions) {
     if (subscription.limit != limit) continue;
     const auto number = delivery::RetryPartition(subscription.name, static_cast<std::int32_t>(count->second));
-    const auto name = InDealing({options_.retry_topic, number}).first;
-    topics[name] = {name, 1, {}, 1};
+    retrying.insert(InDealing({options_.retry_topic, number}).first);
   }
+  if (retrying.empty()) return;
+  std::uint32_t partitions = 0;
+  for (auto& [name, topic] : topics) {
+    partitions += topic.partitions;
+    topic.weight = kRetryPart - 1;
+  }
+  const auto weight = std::max<std::uint32_t>(1, partitions / static_cast<std::uint32_t>(retrying.size()));
+  for (const auto& name : retrying) topics[name] = {name, 1, {}, weight};
 }
 
 void LimitBook::Replan(runtime::WallTime now) {

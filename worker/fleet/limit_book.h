@@ -14,8 +14,8 @@ namespace posthorn::fleet {
 
 /// Static shares: what part of each limit is this worker's, from the watched configuration (slot k of N) or, when that
 /// names no N, from the partitions it owns. In the latter, whoever owns the partition of the retry topic in which a
-/// subscription's parked messages are has a small part too (a fifteenth of a partition), or they would wait for ever
-/// where it has no other.
+/// subscription's parked messages are has a part too (a sixteenth of the limit), or they would wait for ever where it
+/// has no other.
 ///
 /// One Limiter per limit, kept over revisions. A limit that is removed and added again begins anew, a window later.
 /// Threads  Any; a change of the configuration or of ownership takes one lock, delivery attempts none of it.

@@ -171,10 +171,10 @@ TEST(LimitBookTest, MaxRateZeroAdmitsNothing) {
   EXPECT_EQ(Share(book, "l", At(seconds(5))), 0);
 }
 
-TEST(LimitBookTest, WhoHasWhatIsParkedHasAFifteenthOfAPartitionsShare) {
+TEST(LimitBookTest, WhoHasWhatIsParkedHasASixteenthOfTheLimit) {
   LimitBook::Options options;
   options.retry_topic = "fleet.retry";
-  const auto revision = Revision().Limit("l", "1810/s").Sub("billing", "orders", "l").Ptr();
+  const auto revision = Revision().Limit("l", "1920/s").Sub("billing", "orders", "l").Ptr();
   const auto at = delivery::RetryPartition("billing", 3);
   LimitBook sources(options);
   LimitBook parked(options);
@@ -188,12 +188,12 @@ TEST(LimitBookTest, WhoHasWhatIsParkedHasAFifteenthOfAPartitionsShare) {
   sources.OnGained(all, At(seconds(0)));
   parked.OnGained({{"fleet.retry", at}}, At(seconds(0)));
   others.OnGained({{"fleet.retry", (at + 1) % 3}}, At(seconds(0)));
-  EXPECT_EQ(Share(sources, "l", At(seconds(5))), 1810);
+  EXPECT_EQ(Share(sources, "l", At(seconds(5))), 1920);
   EXPECT_EQ(Share(parked, "l", At(seconds(5))), 0) << "nobody knows of a retry topic";
   for (auto* book : {&sources, &parked, &others})
     book->OnPartitionCounts({{"fleet.retry", 3}, {"orders", 12}}, At(seconds(10)));
   EXPECT_EQ(Share(sources, "l", At(seconds(100))), 1800);
-  EXPECT_EQ(Share(parked, "l", At(seconds(100))), 10);
+  EXPECT_EQ(Share(parked, "l", At(seconds(100))), 120);
   EXPECT_EQ(Share(others, "l", At(seconds(100))), 0) << "in its partition are the messages of others";
   parked.OnRevoked({{"fleet.retry", at}}, At(seconds(101)));
   EXPECT_EQ(Share(parked, "l", At(seconds(101))), 0);

@@ -14,8 +14,6 @@
 namespace posthorn::config {
 namespace {
 
-constexpr std::string_view kMasked = "***";
-
 // A text that YAML reads back as itself: bare where nothing can be mistaken, else in double quotes.
 std::string Quote(std::string_view text) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";

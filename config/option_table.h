@@ -8,6 +8,9 @@
 
 namespace posthorn::config {
 
+/// Shown where a value may be a secret.
+inline constexpr std::string_view kMasked = "***";
+
 enum class Document : std::uint8_t { kDeployment, kSubscriptions };
 
 enum class Type : std::uint8_t {

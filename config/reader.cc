@@ -10,8 +10,6 @@
 namespace posthorn::config {
 namespace {
 
-constexpr std::string_view kMasked = "***";
-
 std::string Join(std::string_view before, std::string_view key) {
   if (before.empty()) return std::string(key);
   return std::string(before) + "." + std::string(key);

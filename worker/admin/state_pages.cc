@@ -16,7 +16,6 @@ namespace {
 namespace json = boost::json;
 using delivery::ShardStats;
 using delivery::SubscriptionShared;
-using delivery::Tally;
 using ratelimit::Label;
 using SubscriptionView = delivery::Dispatcher::SubscriptionView;
 
@@ -25,12 +24,6 @@ Response JsonPage(const json::value& value, int status = 200) {
 }
 
 Response JsonError(int status, const std::string& text) { return JsonPage(json::object{{"error", text}}, status); }
-
-std::uint64_t Sum(const SubscriptionShared& shared, Tally ShardStats::*member) {
-  std::uint64_t sum = 0;
-  for (const auto& stats : shared.per_shard) sum += ((*stats).*member).value();
-  return sum;
-}
 
 std::uint64_t AttemptsIn(const SubscriptionShared& shared, Label label) {
   std::uint64_t sum = 0;
@@ -106,8 +99,8 @@ json::object SubscriptionObject(const SubscriptionView& view,
   const auto& shared = *view.shared;
   const auto limit = limits.find(config.limit);
   const bool limited = limit != limits.end();
-  const auto attempts = Sum(shared, &ShardStats::attempts_delivered) + Sum(shared, &ShardStats::attempts_retryable) +
-                        Sum(shared, &ShardStats::attempts_overload) + Sum(shared, &ShardStats::attempts_rejected);
+  const auto attempts = shared.Sum(&ShardStats::attempts_delivered) + shared.Sum(&ShardStats::attempts_retryable) +
+                        shared.Sum(&ShardStats::attempts_overload) + shared.Sum(&ShardStats::attempts_rejected);
   return {{"name", config.name},
           {"topic", config.topic},
           {"endpoint", ShownEndpoint(config.endpoint)},
@@ -116,17 +109,17 @@ json::object SubscriptionObject(const SubscriptionView& view,
           {"max_rate", limited ? json::value(limit->second.limit.max_rate.ToString()) : json::value(nullptr)},
           {"partial_limit", limited ? json::value(limit->second.limiter->PartialLimit(now)) : json::value(nullptr)},
           {"rate", AttemptsIn(shared, ratelimit::LabelAt(now) - 1)},
-          {"in_flight", Sum(shared, &ShardStats::in_flight)},
-          {"waiting_for_permit", Sum(shared, &ShardStats::waiting_for_permit)},
-          {"retrying", Sum(shared, &ShardStats::retrying)},
+          {"in_flight", shared.Sum(&ShardStats::in_flight)},
+          {"waiting_for_permit", shared.Sum(&ShardStats::waiting_for_permit)},
+          {"retrying", shared.Sum(&ShardStats::retrying)},
           {"health", HealthObject(shared.health, at)},
-          {"parked", Sum(shared, &ShardStats::parked_here)},
+          {"parked", shared.Sum(&ShardStats::parked_here)},
           {"lag", LagObject(view)},
           {"attempts", attempts},
-          {"delivered", Sum(shared, &ShardStats::delivered)},
-          {"expired", Sum(shared, &ShardStats::expired)},
-          {"rejected", Sum(shared, &ShardStats::rejected)},
-          {"attempts_exhausted", Sum(shared, &ShardStats::exhausted)},
+          {"delivered", shared.Sum(&ShardStats::delivered)},
+          {"expired", shared.Sum(&ShardStats::expired)},
+          {"rejected", shared.Sum(&ShardStats::rejected)},
+          {"attempts_exhausted", shared.Sum(&ShardStats::exhausted)},
           {"last_error", LastError(shared)}};
 }
 

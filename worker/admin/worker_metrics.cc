@@ -12,13 +12,6 @@ namespace {
 
 using delivery::ShardStats;
 using delivery::SubscriptionShared;
-using delivery::Tally;
-
-double Sum(const SubscriptionShared& shared, Tally ShardStats::*member) {
-  std::uint64_t sum = 0;
-  for (const auto& stats : shared.per_shard) sum += ((*stats).*member).value();
-  return static_cast<double>(sum);
-}
 
 double Flag(bool value) { return value ? 1 : 0; }
 
@@ -53,20 +46,20 @@ void AddReaders(MetricSamples& out, const delivery::Dispatcher::SubscriptionView
 void AddSubscription(MetricSamples& out, const delivery::Dispatcher::SubscriptionView& view, runtime::SteadyTime now) {
   const auto& shared = *view.shared;
   const auto& name = shared.name;
-  out.Add(Metric::kDeliveryAttempts, {name, "delivered"}, Sum(shared, &ShardStats::attempts_delivered));
-  out.Add(Metric::kDeliveryAttempts, {name, "retryable"}, Sum(shared, &ShardStats::attempts_retryable));
-  out.Add(Metric::kDeliveryAttempts, {name, "overload"}, Sum(shared, &ShardStats::attempts_overload));
-  out.Add(Metric::kDeliveryAttempts, {name, "rejected"}, Sum(shared, &ShardStats::attempts_rejected));
+  out.Add(Metric::kDeliveryAttempts, {name, "delivered"}, Number(shared.Sum(&ShardStats::attempts_delivered)));
+  out.Add(Metric::kDeliveryAttempts, {name, "retryable"}, Number(shared.Sum(&ShardStats::attempts_retryable)));
+  out.Add(Metric::kDeliveryAttempts, {name, "overload"}, Number(shared.Sum(&ShardStats::attempts_overload)));
+  out.Add(Metric::kDeliveryAttempts, {name, "rejected"}, Number(shared.Sum(&ShardStats::attempts_rejected)));
   AddDurations(out, shared);
-  out.Add(Metric::kMessagesFinished, {name, "delivered"}, Sum(shared, &ShardStats::delivered));
-  out.Add(Metric::kMessagesFinished, {name, "expired"}, Sum(shared, &ShardStats::expired));
-  out.Add(Metric::kMessagesFinished, {name, "attempts"}, Sum(shared, &ShardStats::exhausted));
-  out.Add(Metric::kMessagesFinished, {name, "rejected"}, Sum(shared, &ShardStats::rejected));
-  out.Add(Metric::kMessagesFinishedWithoutRecord, {name}, Sum(shared, &ShardStats::finished_without_record));
-  out.Add(Metric::kPermitsNotSent, {name}, Sum(shared, &ShardStats::not_sent));
-  out.Add(Metric::kInFlight, {name}, Sum(shared, &ShardStats::in_flight));
-  out.Add(Metric::kWaitingForPermit, {name}, Sum(shared, &ShardStats::waiting_for_permit));
-  out.Add(Metric::kRetrying, {name}, Sum(shared, &ShardStats::retrying));
+  out.Add(Metric::kMessagesFinished, {name, "delivered"}, Number(shared.Sum(&ShardStats::delivered)));
+  out.Add(Metric::kMessagesFinished, {name, "expired"}, Number(shared.Sum(&ShardStats::expired)));
+  out.Add(Metric::kMessagesFinished, {name, "attempts"}, Number(shared.Sum(&ShardStats::exhausted)));
+  out.Add(Metric::kMessagesFinished, {name, "rejected"}, Number(shared.Sum(&ShardStats::rejected)));
+  out.Add(Metric::kMessagesFinishedWithoutRecord, {name}, Number(shared.Sum(&ShardStats::finished_without_record)));
+  out.Add(Metric::kPermitsNotSent, {name}, Number(shared.Sum(&ShardStats::not_sent)));
+  out.Add(Metric::kInFlight, {name}, Number(shared.Sum(&ShardStats::in_flight)));
+  out.Add(Metric::kWaitingForPermit, {name}, Number(shared.Sum(&ShardStats::waiting_for_permit)));
+  out.Add(Metric::kRetrying, {name}, Number(shared.Sum(&ShardStats::retrying)));
   AddReaders(out, view);
   for (const auto& lane : view.lanes) {
     if (const auto lag = LagOf(lane)) {
@@ -74,9 +67,9 @@ void AddSubscription(MetricSamples& out, const delivery::Dispatcher::Subscriptio
               Number(*lag));
     }
   }
-  out.Add(Metric::kParkedHere, {name}, Sum(*view.shared, &ShardStats::parked_here));
-  out.Add(Metric::kParked, {name}, Sum(*view.shared, &ShardStats::parked));
-  out.Add(Metric::kParkingFailures, {name}, Sum(*view.shared, &ShardStats::parking_failures));
+  out.Add(Metric::kParkedHere, {name}, Number(view.shared->Sum(&ShardStats::parked_here)));
+  out.Add(Metric::kParked, {name}, Number(view.shared->Sum(&ShardStats::parked)));
+  out.Add(Metric::kParkingFailures, {name}, Number(view.shared->Sum(&ShardStats::parking_failures)));
   out.Add(Metric::kSubscriptionPaused, {name}, Flag(view.config->paused));
   const auto health = shared.health.Show(now);
   out.Add(Metric::kEndpointHealth, {name}, Number(static_cast<int>(health.state)));

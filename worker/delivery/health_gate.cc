@@ -10,7 +10,7 @@ namespace posthorn::delivery {
 namespace {
 
 /// As for permits: what may start within a millisecond goes together.
-constexpr auto kTimerQuantum = std::chrono::milliseconds(1);
+constexpr auto kShortestWait = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -88,7 +88,7 @@ void HealthGate::Remove(Lane& lane) {
 }
 
 void HealthGate::ArmTimer(runtime::SteadyTime at, const runtime::Now& now) {
-  at = std::max(at, now.steady + kTimerQuantum);
+  at = std::max(at, now.steady + kShortestWait);
   if (armed_for_ > now.steady && armed_for_ <= at) return;
   if (!timer_) {
     timer_ = shard_.loop().MakeTimer([this] {

@@ -13,7 +13,7 @@ namespace {
 using runtime::Log;
 using runtime::LogLevel;
 
-constexpr auto kFetchTimeout = std::chrono::milliseconds(2000);
+constexpr auto kAskTimeout = std::chrono::milliseconds(2000);
 constexpr auto kFlushTimeout = std::chrono::seconds(5);
 
 }  // namespace
@@ -54,7 +54,7 @@ void ReplayInbox::Poll() {
     return std::none_of(slots.begin(), slots.end(), [&](const auto& key) { return key.partition == entry.first; });
   });
   if (slots.empty()) return;
-  const auto found = parts_.offsets->Fetch(slots, kFetchTimeout);
+  const auto found = parts_.offsets->Fetch(slots, kAskTimeout);
   if (!found) return;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (!(*found)[i]) continue;

@@ -19,8 +19,8 @@ constexpr std::string_view kTimestamp = "posthorn-timestamp";
 constexpr std::string_view kFirstSeen = "posthorn-first-seen";
 constexpr std::string_view kDue = "posthorn-due";
 constexpr std::string_view kFreshTtl = "posthorn-fresh-ttl";
-constexpr std::int64_t kLastMs = 7'258'118'400'000;  // the year 2200
-constexpr std::size_t kLongestName = 1024;           // Kafka allows topics of 249, the configuration is stricter still
+constexpr std::int64_t kLatestMs = 7'258'118'400'000;  // the year 2200
+constexpr std::size_t kLongestName = 1024;  // Kafka allows topics of 249, the configuration is stricter still
 
 class Fields {
  public:
@@ -89,7 +89,7 @@ OwnedHeaders EncodeRetryHeaders(const RetryState& state, const std::vector<Heade
   add(kAttempts, std::to_string(state.attempts));
   if (state.source_timestamp_ms >= 0) add(kTimestamp, std::to_string(state.source_timestamp_ms));
   const auto add_time = [&](std::string_view name, std::optional<std::int64_t> ms) {
-    if (ms) add(name, std::to_string(*ms < 0 ? 0 : *ms > kLastMs ? kLastMs : *ms));
+    if (ms) add(name, std::to_string(*ms < 0 ? 0 : *ms > kLatestMs ? kLatestMs : *ms));
   };
   add_time(kFirstSeen, state.first_seen_ms);
   add_time(kDue, state.due_ms);
@@ -114,8 +114,8 @@ std::variant<RetryHeaders, RetryFault> DecodeRetryHeaders(const std::vector<Head
   state.source_offset = fields.Needed(kOffset, std::numeric_limits<Offset>::max());
   state.attempts = static_cast<std::uint32_t>(fields.Needed(kAttempts, std::numeric_limits<std::uint32_t>::max()));
   state.source_timestamp_ms = fields.Number(kTimestamp, 0, std::numeric_limits<std::int64_t>::max()).value_or(-1);
-  state.first_seen_ms = fields.Number(kFirstSeen, 0, kLastMs);
-  state.due_ms = fields.Number(kDue, 0, kLastMs);
+  state.first_seen_ms = fields.Number(kFirstSeen, 0, kLatestMs);
+  state.due_ms = fields.Number(kDue, 0, kLatestMs);
   state.fresh_ttl = fields.Flag(kFreshTtl);
   if (fields.damaged()) return RetryFault::kDamaged;
   return decoded;

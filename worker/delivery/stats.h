@@ -96,6 +96,12 @@ struct SubscriptionShared {
   /// logged since the last line.
   bool NoteError(std::string_view text, runtime::WallTime at, std::uint64_t* suppressed);
   [[nodiscard]] LastError last_error() const;
+  /// Over all shards.
+  [[nodiscard]] std::uint64_t Sum(Tally ShardStats::*tally) const {
+    std::uint64_t sum = 0;
+    for (const auto& stats : per_shard) sum += ((*stats).*tally).value();
+    return sum;
+  }
 
  private:
   static constexpr std::uint64_t kLogLines = 10;

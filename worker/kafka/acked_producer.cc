@@ -12,6 +12,7 @@
 #include "worker/kafka/client.h"
 #include "worker/kafka/log_limit.h"
 #include "worker/kafka/produce.h"
+#include "worker/kafka/steady.h"
 #include "worker/kafka/watchdog.h"
 #include "worker/runtime/log.h"
 
@@ -21,7 +22,6 @@ namespace {
 using namespace std::chrono_literals;
 using runtime::Log;
 using runtime::LogLevel;
-using Time = std::chrono::steady_clock::time_point;
 
 constexpr int kCreateTimeout = 10'000;  // ms
 constexpr auto kCreateRetry = 2s;
@@ -30,8 +30,6 @@ constexpr int kIdlePoll = 500;  // ms
 // A record at the brokers' usual bound of 1 MiB must still fit with Posthorn's headers: one that cannot be
 // written would hold its partition for ever.
 constexpr const char* kMaxMessageBytes = "67108864";
-
-Time Now() { return std::chrono::steady_clock::now(); }
 
 using NewTopicPtr = std::unique_ptr<rd_kafka_NewTopic_t, Deleter<&rd_kafka_NewTopic_destroy>>;
 

@@ -11,7 +11,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kRequestTimeout = 1000;  // ms
-constexpr auto kKickTimeout = 100ms;    // the answer is of no interest
 constexpr auto kCountsRetry = 500ms;
 
 }  // namespace
@@ -81,7 +80,7 @@ void ClusterWatch::Run() {
       lock.unlock();
       for (const auto& partition : kicks) {
         if (stopping()) break;
-        KickFetcher(partition);
+        WakeFetcher(data_, partition);
       }
       lock.lock();
       continue;
@@ -94,7 +93,6 @@ void ClusterWatch::Run() {
       const bool answered = AskCounts(topics, counts);
       if (answered && (wanted || counts != last_)) on_counts_(counts);
       const bool missing = counts.size() < topics.size();
-      if (answered) ShowToConsumer(missing);
       if (answered) last_ = std::move(counts);
       const auto interval = missing ? options_.missing_interval : options_.counts_interval;
       next_counts = std::chrono::steady_clock::now() + (answered ? interval : kCountsRetry);
@@ -119,11 +117,6 @@ void ClusterWatch::Run() {
   }
 }
 
-void ClusterWatch::KickFetcher(const delivery::TopicPartition& partition) {
-  rd_kafka_resp_err_t ignored;
-  static_cast<void>(AskLogEnd(data_, partition, kKickTimeout, ignored));
-}
-
 void ClusterWatch::RefreshLogEnds(const std::vector<std::shared_ptr<QueueFeed>>& feeds) {
   for (const auto& feed : feeds) {
     if (stopping()) return;
@@ -145,14 +138,6 @@ void ClusterWatch::RefreshLogEnds(const std::vector<std::shared_ptr<QueueFeed>>&
       return;  // nobody there: the next ones would only wait as long
     }
   }
-}
-
-// Only an answer about all topics lets librdkafka look again at what it has subscribed to.
-void ClusterWatch::ShowToConsumer(bool missing) {
-  if (!std::exchange(missing_, missing) || missing) return;
-  const rd_kafka_metadata_t* raw = nullptr;
-  if (rd_kafka_metadata(data_, 1, nullptr, &raw, kRequestTimeout) == RD_KAFKA_RESP_ERR_NO_ERROR)
-    rd_kafka_metadata_destroy(raw);
 }
 
 bool ClusterWatch::AskCounts(const std::set<std::string>& topics, Counts& counts) {

@@ -22,8 +22,7 @@ namespace posthorn::kafka {
 
 /// Asks the cluster what the membership must not block on: how many partitions the topics have, how far the logs of
 /// partitions go that are not fetched at the moment, and, before librdkafka 2.2, anything at all of the data consumer,
-/// so that its sleeping fetcher wakes up. Once a missing topic is there the data consumer is made to see it, so that
-/// the subscription takes it in.
+/// so that its sleeping fetcher wakes up.
 ///
 /// Threads  One of its own, blocking on nothing but the brokers; calls come from any.
 class ClusterWatch {
@@ -50,10 +49,8 @@ class ClusterWatch {
  private:
   using Time = std::chrono::steady_clock::time_point;
   void Run();
-  void KickFetcher(const delivery::TopicPartition& partition);
   void RefreshLogEnds(const std::vector<std::shared_ptr<QueueFeed>>& feeds);
   bool AskCounts(const std::set<std::string>& topics, Counts& counts);
-  void ShowToConsumer(bool missing);
   [[nodiscard]] bool stopping();
 
   rd_kafka_t* const admin_;
@@ -64,7 +61,6 @@ class ClusterWatch {
   // The thread's.
   std::map<std::string, TopicPtr> known_;  // a topic must be known to the client for its metadata to be asked
   Counts last_;
-  bool missing_ = false;  // a topic, at the last answer
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -27,9 +27,9 @@ constexpr std::array kOurs{kReason,       kSubscription, kTopic,      kPartition
                            kFirstAttempt, kLastAttempt,  kLastStatus, kLastError, kValueSize};
 
 /// Reads one header after the other; the first that is wrong is what `problem` says.
-class Reader {
+class FieldReader {
  public:
-  explicit Reader(const std::vector<HeaderView>& headers) : headers_(headers) {}
+  explicit FieldReader(const std::vector<HeaderView>& headers) : headers_(headers) {}
 
   std::optional<std::string_view> Find(std::string_view name) {
     std::optional<std::string_view> found;
@@ -110,7 +110,7 @@ HeaderList DeadLetterHeaders(const delivery::DeadLetter& letter) {
 }
 
 std::variant<DeadLetterFacts, std::string> ReadDeadLetterHeaders(const std::vector<HeaderView>& headers) {
-  Reader reader(headers);
+  FieldReader reader(headers);
   DeadLetterFacts facts;
   const auto reason = delivery::DeadLetterReasonOf(reader.Need(kReason));
   if (!reason) reader.Wrong(kReason, "is none of Posthorn's");

@@ -31,6 +31,11 @@ std::optional<Offset> AskLogEnd(rd_kafka_t* client, const TopicPartition& partit
   return Ask(client, partition, RD_KAFKA_OFFSET_END, timeout, error);
 }
 
+void WakeFetcher(rd_kafka_t* client, const TopicPartition& partition) {
+  rd_kafka_resp_err_t ignored;
+  static_cast<void>(AskLogEnd(client, partition, std::chrono::milliseconds(100), ignored));
+}
+
 std::optional<std::pair<Offset, Offset>> AskBounds(rd_kafka_t* client, const TopicPartition& partition,
                                                    std::chrono::milliseconds timeout, rd_kafka_resp_err_t& error) {
   const auto start = AskLogStart(client, partition, timeout, error);

@@ -19,6 +19,9 @@ namespace posthorn::kafka {
                                                           rd_kafka_resp_err_t& error);
 [[nodiscard]] std::optional<delivery::Offset> AskLogEnd(rd_kafka_t* client, const delivery::TopicPartition& partition,
                                                         std::chrono::milliseconds timeout, rd_kafka_resp_err_t& error);
+/// Makes librdkafka fetch from the partition at once, which may be asleep beside an empty queue for up to a second;
+/// what the leader answers is of no interest.
+void WakeFetcher(rd_kafka_t* client, const delivery::TopicPartition& partition);
 /// {start, end}
 [[nodiscard]] std::optional<std::pair<delivery::Offset, delivery::Offset>> AskBounds(
     rd_kafka_t* client, const delivery::TopicPartition& partition, std::chrono::milliseconds timeout,

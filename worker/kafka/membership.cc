@@ -22,6 +22,8 @@
 #include "worker/kafka/partition_feed.h"
 #include "worker/kafka/partition_lists.h"
 #include "worker/kafka/seek_queue.h"
+#include "worker/kafka/steady.h"
+#include "worker/kafka/topic_subscription.h"
 #include "worker/kafka/watchdog.h"
 #include "worker/runtime/log.h"
 
@@ -33,14 +35,11 @@ using delivery::Offset;
 using delivery::TopicPartition;
 using runtime::Log;
 using runtime::LogLevel;
-using Time = std::chrono::steady_clock::time_point;
 
-constexpr auto kTick = 100ms;  // how late a lost assignment is seen at the latest
+constexpr auto kLongestTurn = 100ms;  // how late a lost assignment is seen at the latest
 constexpr auto kSubscribeRetry = 1s;
 constexpr auto kCloseTimeout = 10s;
 constexpr auto kFarewellTimeout = 5s;
-
-Time Now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
@@ -54,7 +53,8 @@ class Membership::Impl final : public FeedHost {
         admin_(std::move(admin)),
         question_(std::make_unique<GroupQuestion>(config, [this] { WakeThread(); })),
         doubts_(guard_, *question_, config.heartbeat_interval(), config.embedded()),
-        coverage_(*question_) {
+        coverage_(*question_),
+        topics_(delivery::RetryTopic(config_.fleet())) {
     Use(std::move(consumer));
   }
 
@@ -168,9 +168,8 @@ class Membership::Impl final : public FeedHost {
 
   // The thread's.
   std::map<TopicPartition, std::shared_ptr<QueueFeed>> feeds_;
-  std::set<std::string> topics_;
+  TopicSubscription topics_;
   ClusterWatch::Counts known_counts_;
-  std::optional<Time> subscribe_at_;
   std::uint64_t lost_doubt_ = 0;  // the newest doubt when the assignment was lost: joining anew settles it
   bool fenced_ = false;
   Time look_at_{};  // when fenced: the next question for our name
@@ -218,7 +217,7 @@ void Membership::Impl::Run() {
     else
       ServeGuard();
     const auto wait = std::chrono::duration_cast<std::chrono::milliseconds>(
-        std::clamp<Time::duration>(NextDeadline() - now, 1ms, kTick));
+        std::clamp<Time::duration>(NextDeadline() - now, 1ms, kLongestTurn));
     const EventPtr event(rd_kafka_queue_poll(queue_.get(), static_cast<int>(wait.count())));
     if (Now() - turned > session_timeout_ / 2) Suspect();
     if (event != nullptr) Serve(*event);
@@ -227,36 +226,22 @@ void Membership::Impl::Run() {
   Close();
 }
 
-Time Membership::Impl::NextDeadline() const {
-  return std::min({Now() + kTick, seeks_.next(), subscribe_at_.value_or(Time::max())});
-}
+Time Membership::Impl::NextDeadline() const { return std::min({Now() + kLongestTurn, seeks_.next(), topics_.next()}); }
 
 void Membership::Impl::ApplySubscription() {
   bool changed = false;
   {
     const std::lock_guard lock(mutex_);
     if (wanted_) {
-      changed = *wanted_ != topics_;
-      topics_ = *std::exchange(wanted_, std::nullopt);
-      state_.subscribed = !topics_.empty();
+      changed = *wanted_ != topics_.wanted();
+      topics_.Want(*std::exchange(wanted_, std::nullopt));
+      state_.subscribed = !topics_.wanted().empty();
     }
   }
-  if (changed) watch_->SetTopics(topics_);
-  if (fenced_ || (!changed && (!subscribe_at_ || Now() < *subscribe_at_))) return;
-  subscribe_at_.reset();
-  rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
-  if (topics_.empty()) {
-    error = rd_kafka_unsubscribe(consumer_.get());
-  } else {
-    auto list = NewPartitionList(topics_.size());
-    for (const auto& topic : topics_)
-      rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), RD_KAFKA_PARTITION_UA);
-    error = rd_kafka_subscribe(consumer_.get(), list.get());
-  }
-  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+  if (changed) watch_->SetTopics(topics_.wanted());
+  if (fenced_) return;
+  if (const auto error = topics_.Apply(consumer_.get(), Now()); error != RD_KAFKA_RESP_ERR_NO_ERROR)
     OnError(error, "subscribing failed");
-    subscribe_at_ = Now() + kSubscribeRetry;
-  }
 }
 
 void Membership::Impl::ApplyCounts() {
@@ -266,6 +251,7 @@ void Membership::Impl::ApplyCounts() {
     counts = std::exchange(counts_, std::nullopt);
   }
   if (!counts || fenced_) return;
+  topics_.Seen(*counts);
   if (*counts != known_counts_) coverage_.Changed(Now());
   known_counts_ = *counts;
   listener_->OnPartitionCounts(*counts);
@@ -286,7 +272,7 @@ void Membership::Impl::ServeGuard() {
   Log(LogLevel::kWarning, "partitions have no owner although the group is at rest, joining it anew",
       {{"partitions", unowned}});
   rd_kafka_unsubscribe(consumer_.get());
-  subscribe_at_ = Now() + kSubscribeRetry;
+  topics_.Again(Now() + kSubscribeRetry);
 }
 
 void Membership::Impl::Serve(const rd_kafka_event_t& constant) {
@@ -375,7 +361,7 @@ void Membership::Impl::Revoked(const rd_kafka_topic_partition_list_t* given) {
   {
     const std::lock_guard lock(mutex_);
     if (lost) ++state_.lost_assignments;
-    if (lost || topics_.empty()) state_.joined = false;
+    if (lost || topics_.wanted().empty()) state_.joined = false;
   }
   if (Cooperative()) {
     Succeeded(rd_kafka_incremental_unassign(consumer_.get(), given), "incremental unassign");
@@ -461,12 +447,12 @@ void Membership::Impl::TakePlaceAgain() {
     rd_kafka_destroy_flags(old.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
   }
   Watch();
-  watch_->SetTopics(topics_);
+  watch_->SetTopics(topics_.wanted());
   fenced_ = false;
   ever_assigned_ = false;
   doubts_.Reset();
   lost_doubt_ = guard_.doubt();
-  if (!topics_.empty()) subscribe_at_ = Now();
+  topics_.Again(Now());
   const std::lock_guard lock(mutex_);
   state_.fenced = false;
 }
@@ -552,7 +538,8 @@ void Membership::Impl::Stop(Farewell farewell, std::chrono::milliseconds within)
   const bool closed = rd_kafka_consumer_closed(consumer_.get()) != 0;
   // librdkafka before 2.3 dies when a cooperative member is destroyed between its first join and its first assignment.
   // Whether it has joined cannot be told by now: leaving the group forgets the member's id.
-  const bool deadly = RD_KAFKA_VERSION < 0x020300ff && listener_ != nullptr && !ever_assigned_ && !topics_.empty();
+  const bool deadly =
+      RD_KAFKA_VERSION < 0x020300ff && listener_ != nullptr && !ever_assigned_ && !topics_.wanted().empty();
   {
     const std::lock_guard lock(queue_mutex_);
     queue_.reset();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 #include <utility>
+#include "worker/kafka/steady.h"
 
 namespace posthorn::kafka {
 namespace {
@@ -14,7 +15,6 @@ using namespace std::chrono_literals;
 using delivery::OffsetStore;
 using delivery::Position;
 using delivery::TopicPartition;
-using Time = std::chrono::steady_clock::time_point;
 
 constexpr auto kFetchRetry = 100ms;
 constexpr auto kAstray = 1s;
@@ -25,7 +25,7 @@ using ListPtr =
     std::unique_ptr<rd_kafka_ListConsumerGroupOffsets_t, Deleter<&rd_kafka_ListConsumerGroupOffsets_destroy>>;
 
 int MillisecondsUntil(Time deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Now()).count();
   return static_cast<int>(std::clamp<decltype(left)>(left, 0, 3'600'000));
 }
 
@@ -57,7 +57,7 @@ void Ask(Round& round, const std::string& group, const std::vector<OffsetStore::
   const auto options =
       NewAdminOptions(client.client.get(), RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS, kCoordinatorTimeout, tag);
   round.open[tag] = &fetch;
-  if (client.open_fetches == 0) client.fetching_since = std::chrono::steady_clock::now();
+  if (client.open_fetches == 0) client.fetching_since = Now();
   ++client.open_fetches;
   auto* raw = request.get();
   rd_kafka_ListConsumerGroupOffsets(client.client.get(), &raw, 1, options.get(), client.fetches.get());
@@ -66,8 +66,7 @@ void Ask(Round& round, const std::string& group, const std::vector<OffsetStore::
 // The next answer within the time; null: there is none, and a client that owes it for too long is reported.
 EventPtr NextAnswer(OffsetClient& client, Time deadline) {
   EventPtr event(rd_kafka_queue_poll(client.fetches.get(), MillisecondsUntil(deadline)));
-  if (event == nullptr && std::chrono::steady_clock::now() - client.fetching_since >= client.patience &&
-      !client.silent.exchange(true)) {
+  if (event == nullptr && Now() - client.fetching_since >= client.patience && !client.silent.exchange(true)) {
     client.answered();
   }
   return event;
@@ -126,7 +125,7 @@ void OffsetClient::Heard(rd_kafka_resp_err_t error) {
     astray_since = Time::max();
   } else if (error == RD_KAFKA_RESP_ERR_NOT_COORDINATOR) {
     auto never = Time::max();
-    if (astray_since.compare_exchange_strong(never, std::chrono::steady_clock::now())) answered();
+    if (astray_since.compare_exchange_strong(never, Now())) answered();
   }
 }
 
@@ -178,7 +177,7 @@ OffsetStore::Fetched FetchPositions(const std::string& fleet, const std::vector<
     locks.clear();
     if (std::all_of(groups.begin(), groups.end(), [](const auto& entry) { return entry.second.answered; }))
       return positions;
-    if (std::chrono::steady_clock::now() + kFetchRetry >= deadline) return std::nullopt;
+    if (Now() + kFetchRetry >= deadline) return std::nullopt;
     std::this_thread::sleep_for(kFetchRetry);
   }
 }

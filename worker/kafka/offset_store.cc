@@ -15,6 +15,7 @@
 #include "worker/kafka/log_limit.h"
 #include "worker/kafka/offset_client.h"
 #include "worker/kafka/retention.h"
+#include "worker/kafka/steady.h"
 #include "worker/runtime/log.h"
 
 namespace posthorn::kafka {
@@ -26,14 +27,11 @@ using delivery::Position;
 using delivery::TopicPartition;
 using runtime::Log;
 using runtime::LogLevel;
-using Time = CommitPlanner::Time;
 
-constexpr int kReachableTimeout = 500;  // ms
-constexpr int kFreshTimeout = 2000;     // ms: a new client may try a broker that is away first
-constexpr auto kSeenFor = 500ms;        // how long a sign of life, or none, is believed
-constexpr auto kHeldCheck = 100ms;      // beside OnConfirmed, should a guard not call
-
-Time Now() { return std::chrono::steady_clock::now(); }
+constexpr int kAliveTimeout = 500;   // ms
+constexpr int kFreshTimeout = 2000;  // ms: a new client may try a broker that is away first
+constexpr auto kSeenFor = 500ms;     // how long a sign of life, or none, is believed
+constexpr auto kHeldCheck = 100ms;   // beside OnConfirmed, should a guard not call
 
 }  // namespace
 
@@ -246,7 +244,7 @@ bool KafkaOffsetStore::Impl::MayAsk(const OffsetClientRef& client) {
   const Time now = Now();
   auto& [until, alive] = seen_[client.get()];
   if (now < until) return alive;
-  alive = Reachable(client->client.get(), kReachableTimeout);
+  alive = Reachable(client->client.get(), kAliveTimeout);
   until = Now() + kSeenFor;
   return alive;
 }

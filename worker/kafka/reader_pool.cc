@@ -14,6 +14,7 @@
 #include "worker/kafka/log_bounds.h"
 #include "worker/kafka/log_limit.h"
 #include "worker/kafka/partition_feed.h"
+#include "worker/kafka/steady.h"
 #include "worker/kafka/watchdog.h"
 #include "worker/runtime/log.h"
 
@@ -23,12 +24,10 @@ namespace {
 using namespace std::chrono_literals;
 using delivery::Offset;
 using delivery::TopicPartition;
-using Time = std::chrono::steady_clock::time_point;
 
-constexpr auto kTick = 500ms;         // errors are looked at, idle clients closed, what failed is tried again
-constexpr auto kSeekRetry = 20ms;     // until fetching has begun
-constexpr auto kSeekTimeout = 1000;   // ms
-constexpr auto kKickTimeout = 100ms;  // the answer is of no interest
+constexpr auto kTick = 500ms;        // errors are looked at, idle clients closed, what failed is tried again
+constexpr auto kSeekRetry = 20ms;    // until fetching has begun
+constexpr auto kSeekTimeout = 1000;  // ms
 
 /// What a reader and the pool's thread share.
 struct Shared {
@@ -186,7 +185,7 @@ class Reader final : public delivery::PartitionFeed {
 
 void KafkaReaderPool::Impl::Run() {
   std::unique_lock lock(mutex_);
-  Time look_at = std::chrono::steady_clock::now() + kTick;
+  Time look_at = Now() + kTick;
   while (!stop_) {
     if (wishes_.empty() && seeks_.empty() && kicks_.empty()) {
       const bool idle = clients_.empty() && failed_.empty();
@@ -210,7 +209,7 @@ void KafkaReaderPool::Impl::Run() {
     }
     Serve(std::move(seeks));
     Kick(kicks);
-    if (const Time now = std::chrono::steady_clock::now(); now >= look_at) {
+    if (const Time now = Now(); now >= look_at) {
       LookAfterClients();
       look_at = now + kTick;
     }
@@ -235,7 +234,7 @@ KafkaReaderPool::Impl::Client* KafkaReaderPool::Impl::FreeClient(const TopicPart
     fresh->client = NewClient(std::move(conf), Role::kReader, error);
   }
   if (fresh->client == nullptr) {
-    if (const auto silent = errors_.Admit(0, std::chrono::steady_clock::now()))
+    if (const auto silent = errors_.Admit(0, Now()))
       runtime::Log(runtime::LogLevel::kWarning, "a further reader cannot be made now, trying again",
                    {{"error", error}, {"not logged", *silent}});
     return nullptr;
@@ -262,7 +261,7 @@ bool KafkaReaderPool::Impl::Start(const std::shared_ptr<Shared>& reader) {
   feed->StartAt(start);
   if (rd_kafka_consume_start_queue(client->Topic(partition.topic), partition.partition, start, raw_queue) != 0) {
     const auto error = rd_kafka_last_error();
-    if (const auto silent = errors_.Admit(error, std::chrono::steady_clock::now()))
+    if (const auto silent = errors_.Admit(error, Now()))
       runtime::Log(runtime::LogLevel::kWarning, "a reader cannot start, trying again",
                    {{"topic", partition.topic},
                     {"partition", partition.partition},
@@ -297,7 +296,7 @@ void KafkaReaderPool::Impl::End(const std::shared_ptr<Shared>& reader) {
     rd_kafka_consume_stop(client->Topic(reader->partition.topic), reader->partition.partition);
     client->readers.erase(found);
     --readers_shown_;
-    if (client->readers.empty()) client->idle_since = std::chrono::steady_clock::now();
+    if (client->readers.empty()) client->idle_since = Now();
     return;
   }
 }
@@ -331,14 +330,13 @@ void KafkaReaderPool::Impl::Kick(const std::vector<TopicPartition>& partitions) 
   for (const auto& partition : partitions) {
     for (auto& client : clients_) {
       if (!client->readers.contains(partition)) continue;
-      rd_kafka_resp_err_t ignored;
-      static_cast<void>(AskLogEnd(client->client.get(), partition, kKickTimeout, ignored));
+      WakeFetcher(client->client.get(), partition);
     }
   }
 }
 
 void KafkaReaderPool::Impl::LookAfterClients() {
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = Now();
   auto failed = std::exchange(failed_, {});
   for (const auto& reader : failed)
     if (!Start(reader)) failed_.push_back(reader);

@@ -12,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kPause = 250ms;
-constexpr int kTimeout = 5000;  // ms
+constexpr int kDescribeTimeout = 5000;  // ms
 
 using ResourcePtr = std::unique_ptr<rd_kafka_ConfigResource_t, Deleter<&rd_kafka_ConfigResource_destroy>>;
 
@@ -23,7 +23,7 @@ bool RetentionQuestion::Ask() {
   if (broker < 0) return false;
   const ResourcePtr resource(rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_BROKER, std::to_string(broker).c_str()));
   auto* raw = resource.get();
-  const auto options = NewAdminOptions(client_.get(), RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, kTimeout);
+  const auto options = NewAdminOptions(client_.get(), RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS, kDescribeTimeout);
   rd_kafka_DescribeConfigs(client_.get(), &raw, 1, options.get(), queue_.get());
   return true;
 }

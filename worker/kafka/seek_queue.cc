@@ -8,7 +8,7 @@ namespace posthorn::kafka {
 namespace {
 
 constexpr std::chrono::milliseconds kRetry{20};  // until fetching of a new partition has begun
-constexpr int kTimeout = 1000;                   // ms
+constexpr int kSeekPatience = 1000;              // ms
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void SeekQueue::Serve(rd_kafka_t* consumer) {
   auto list = NewPartitionList(newest.size());
   for (const auto& [partition, seek] : newest)
     rd_kafka_topic_partition_list_add(list.get(), partition.topic.c_str(), partition.partition)->offset = seek.offset;
-  const ErrorPtr failed(rd_kafka_seek_partitions(consumer, list.get(), kTimeout));
+  const ErrorPtr failed(rd_kafka_seek_partitions(consumer, list.get(), kSeekPatience));
   for (int i = 0; i < list->cnt; ++i) {
     const auto& element = list->elems[i];
     auto& seek = newest.at({element.topic, element.partition});

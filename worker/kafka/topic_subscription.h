@@ -1,0 +1,47 @@
+#pragma once
+
+// Private to this room.
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "worker/kafka/cluster_watch.h"
+#include "worker/kafka/handle.h"
+#include "worker/kafka/steady.h"
+
+namespace posthorn::kafka {
+
+/// Which topics the member has subscribed to: of those wanted, the ones that have been there.
+///
+/// A topic that appears must not be librdkafka's own discovery: should it look at its topics while a revocation is
+/// being carried out, which may take seconds, a cooperative member (2.0.2, unchanged in 2.8.0) joins the group in the
+/// middle of it, and takes no part in any rebalance afterwards. A changed subscription waits for the rebalance's end.
+///
+/// Threads  One.
+class TopicSubscription {
+ public:
+  explicit TopicSubscription(std::string retry_topic) : retry_topic_(std::move(retry_topic)) {}
+
+  void Want(std::set<std::string> topics) { wanted_ = std::move(topics); }
+  [[nodiscard]] const std::set<std::string>& wanted() const { return wanted_; }
+  /// What the cluster has. Says in the log what is missing; the retry topic often is.
+  void Seen(const ClusterWatch::Counts& counts);
+  /// The consumer is another one, or out of the group: it has to be told again, not before `at`.
+  void Again(Time at);
+  [[nodiscard]] Time next() const { return again_at_; }
+  /// Tells the consumer when it has to be told.
+  [[nodiscard]] rd_kafka_resp_err_t Apply(rd_kafka_t* consumer, Time now);
+
+ private:
+  [[nodiscard]] std::set<std::string> Topics() const;
+  const std::string retry_topic_;
+  std::set<std::string> wanted_;
+  std::set<std::string> there_;    // ever: one that is deleted stays, for librdkafka to give it up
+  std::set<std::string> missing_;  // and told
+  bool known_ = false;             // the cluster has answered once
+  std::set<std::string> given_;    // the consumer's
+  Time again_at_ = Time::max();
+};
+
+}  // namespace posthorn::kafka

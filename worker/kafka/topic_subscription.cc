@@ -8,7 +8,7 @@
 namespace posthorn::kafka {
 namespace {
 
-constexpr auto kRetry = std::chrono::seconds(1);
+constexpr auto kSubscribeAgain = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -56,7 +56,7 @@ rd_kafka_resp_err_t TopicSubscription::Apply(rd_kafka_t* consumer, Time now) {
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     given_ = topics;
   } else {
-    again_at_ = now + kRetry;
+    again_at_ = now + kSubscribeAgain;
   }
   return error;
 }

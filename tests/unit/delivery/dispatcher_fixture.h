@@ -25,6 +25,10 @@
 
 namespace posthorn::delivery {
 
+inline const TopicPartition kA0{"a", 0};
+inline const TopicPartition kA1{"a", 1};
+inline const OffsetStore::Key kKey{"s", kA0};
+
 /// A dispatcher over two shards on manual loops, with real limits and everything outside faked. Calls that wait for
 /// shards run on a thread of their own while the test's thread runs the loops.
 class DispatcherBench {

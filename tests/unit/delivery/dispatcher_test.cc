@@ -15,8 +15,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-const TopicPartition kA0{"a", 0};
-const TopicPartition kA1{"a", 1};
 const TopicPartition kB0{"b", 0};
 
 class DispatcherTest : public ::testing::Test, protected DispatcherBench {};

@@ -14,8 +14,8 @@ namespace {
 
 using config::Ordering;
 
-constexpr std::uint64_t kFirstSeed = 20'261'122;
-constexpr std::uint64_t kHistories = 1'000;
+constexpr std::uint64_t kOrderingFirstSeed = 20'261'122;
+constexpr std::uint64_t kOrderingHistories = 1'000;
 constexpr auto kWait = milliseconds(300);
 
 class OrderingHistory : public ShardTest {
@@ -174,7 +174,7 @@ class OrderingHistory : public ShardTest {
 };
 
 TEST(OrderingHistoriesTest, OrderHoldsAndNothingElseDoes) {
-  for (std::uint64_t seed = kFirstSeed; seed < kFirstSeed + kHistories; ++seed) {
+  for (std::uint64_t seed = kOrderingFirstSeed; seed < kOrderingFirstSeed + kOrderingHistories; ++seed) {
     OrderingHistory history(seed);
     const auto fault = history.Run();
     ASSERT_EQ(fault, "") << "seed " << seed;

@@ -14,8 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::uint64_t kFirstSeed = 20'261'123;
-constexpr std::uint64_t kHistories = 300;
+constexpr std::uint64_t kParkingFirstSeed = 20'261'123;
+constexpr std::uint64_t kParkingHistories = 300;
 constexpr std::size_t kBound = 10;
 constexpr std::size_t kMessages = 60;  // of each partition
 const std::vector<TopicPartition> kAll{{"a", 0}, {"a", 1}, {"f.retry", 0}, {"f.retry", 1}};
@@ -202,15 +202,15 @@ class ParkingHistory : DispatcherBench {
 TEST(ParkingHistoriesTest, NothingIsLostAndKeysStayInOrder) {
   std::size_t parked = 0;
   std::size_t kills = 0;
-  for (std::uint64_t seed = kFirstSeed; seed < kFirstSeed + kHistories; ++seed) {
+  for (std::uint64_t seed = kParkingFirstSeed; seed < kParkingFirstSeed + kParkingHistories; ++seed) {
     ParkingHistory history(seed);
     const auto fault = history.Run();
     ASSERT_EQ(fault, "") << "seed " << seed;
     parked += history.parked();
     kills += history.kills();
   }
-  EXPECT_GT(parked, kHistories * 5) << "hardly anything was parked";
-  EXPECT_GT(kills, kHistories);
+  EXPECT_GT(parked, kParkingHistories * 5) << "hardly anything was parked";
+  EXPECT_GT(kills, kParkingHistories);
 }
 
 }  // namespace

@@ -17,16 +17,15 @@ using ::testing::Field;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr std::size_t kBound = 20;
+constexpr std::size_t kLaneBound = 20;
 constexpr auto kTick = milliseconds(250);
-const TopicPartition kA0{"a", 0};
 const TopicPartition kR0{"f.retry", 0};
 const OffsetStore::Key kSource{"s", kA0};
 const OffsetStore::Key kRetry{"s", kR0};
 
 class ParkingTest : public ::testing::Test, protected DispatcherBench {
  protected:
-  ParkingTest() : DispatcherBench("f.retry", kBound) {
+  ParkingTest() : DispatcherBench("f.retry", kLaneBound) {
     dispatcher->SetDrainLimit(milliseconds(0));
     dispatcher->OnPartitionCounts({{"a", 1}, {"f.retry", 1}});
     auto& sub = Sub("s", "a");
@@ -98,7 +97,7 @@ class ParkingTest : public ::testing::Test, protected DispatcherBench {
 
 TEST_F(ParkingTest, AMessageThatStopsItsLaneGoesOnInTheRetryTopic) {
   Start();
-  Append(kA0, kBound + 5);
+  Append(kA0, kLaneBound + 5);
   AnswerAllBut({0, 3});
   EXPECT_EQ(Next("s", kA0), 0);
   EXPECT_THAT(retry.states, IsEmpty());
@@ -109,7 +108,7 @@ TEST_F(ParkingTest, AMessageThatStopsItsLaneGoesOnInTheRetryTopic) {
   EXPECT_THAT(retry.states, Each(AllOf(Field(&RetryState::subscription, "s"), Field(&RetryState::source, kA0),
                                        Field(&RetryState::attempts, 1U))));
   AnswerAllBut({});
-  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kBound + 5));
+  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kLaneBound + 5));
   EXPECT_EQ(Sum(&ShardStats::parked), 2U);
   EXPECT_EQ(Sum(&ShardStats::parked_here), 2U);
   EXPECT_EQ(pending(), 0U) << "they are not due";
@@ -121,12 +120,12 @@ TEST_F(ParkingTest, AMessageThatStopsItsLaneGoesOnInTheRetryTopic) {
   EXPECT_EQ(Sum(&ShardStats::parked_here), 0U);
   Stored();
   EXPECT_EQ(offsets.stored(kRetry), 2);
-  EXPECT_EQ(offsets.stored(kSource), static_cast<Offset>(kBound + 5));
+  EXPECT_EQ(offsets.stored(kSource), static_cast<Offset>(kLaneBound + 5));
 }
 
 TEST_F(ParkingTest, ADeadEndpointParksNothing) {
   Start();
-  Append(kA0, kBound * 3);
+  Append(kA0, kLaneBound * 3);
   AnswerAll([](const auto&) { return true; });
   for (int i = 0; i < 20; ++i) {
     world.Advance(seconds(1));
@@ -137,14 +136,14 @@ TEST_F(ParkingTest, ADeadEndpointParksNothing) {
     world.Advance(std::chrono::milliseconds(500));
     OkAll();
   }
-  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kBound * 3));
+  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kLaneBound * 3));
 }
 
 TEST_F(ParkingTest, AnEndpointThatDiesParksOnlyWhatFailedWhileItLived) {
   Start();
-  Append(kA0, kBound / 2);
+  Append(kA0, kLaneBound / 2);
   AnswerAllBut({0});
-  Append(kA0, kBound);
+  Append(kA0, kLaneBound);
   AnswerAll([](const auto&) { return true; });
   for (int i = 0; i < 20; ++i) {
     world.Advance(seconds(1));
@@ -156,7 +155,7 @@ TEST_F(ParkingTest, AnEndpointThatDiesParksOnlyWhatFailedWhileItLived) {
 TEST_F(ParkingTest, TtlAndAttemptsGoOn) {
   Sub("s").max_attempts = 3;
   Start();
-  Append(kA0, kBound);
+  Append(kA0, kLaneBound);
   AnswerAllBut({0});
   world.Advance(kTick);
   AnswerAllBut({0});
@@ -175,8 +174,8 @@ TEST_F(ParkingTest, TtlAndAttemptsGoOn) {
   Sub("s").max_attempts.reset();
   Sub("s").ttl = seconds(15);
   Apply();
-  const auto first = static_cast<Offset>(kBound);
-  Append(kA0, kBound);
+  const auto first = static_cast<Offset>(kLaneBound);
+  Append(kA0, kLaneBound);
   AnswerAllBut({first});
   world.Advance(kTick);
   world.Advance(seconds(10));
@@ -188,34 +187,34 @@ TEST_F(ParkingTest, TtlAndAttemptsGoOn) {
 TEST_F(ParkingTest, WhatCannotBeWrittenStaysAndIsTriedAgain) {
   retry.mode = test::FakeRetrySink::Mode::kFail;
   Start();
-  Append(kA0, kBound);
+  Append(kA0, kLaneBound);
   AnswerAllBut({0});
   world.Advance(seconds(5));
   EXPECT_EQ(Next("s", kA0), 0);
   EXPECT_GE(Sum(&ShardStats::parking_failures), 2U);
   retry.mode = test::FakeRetrySink::Mode::kWrite;
   world.Advance(seconds(2));
-  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kBound));
+  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kLaneBound));
 }
 
 TEST_F(ParkingTest, TheSourceIsNotFinishedBeforeTheRecordIsAcknowledged) {
   retry.mode = test::FakeRetrySink::Mode::kHold;
   Start();
-  Append(kA0, kBound);
+  Append(kA0, kLaneBound);
   AnswerAllBut({0});
   world.Advance(kTick);
   ASSERT_THAT(retry.held, SizeIs(1));
   EXPECT_EQ(Next("s", kA0), 0);
   retry.Answer(true, true);
   world.RunReady();
-  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kBound));
+  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kLaneBound));
 }
 
 TEST_F(ParkingTest, AKeyFollowsItsParkedMessageUntilThatIsFinished) {
   Sub("s").ordering = Ordering::kKey;
   Start();
   AppendKeys({"k", "k", "k"});
-  AppendKeys(std::vector<std::string>(kBound - 3, "other"));
+  AppendKeys(std::vector<std::string>(kLaneBound - 3, "other"));
   const auto poison = [](const auto& request) { return request.offset == 0; };
   AnswerAll(poison);
   world.Advance(kTick);
@@ -223,8 +222,8 @@ TEST_F(ParkingTest, AKeyFollowsItsParkedMessageUntilThatIsFinished) {
   AnswerAll(poison);
   EXPECT_THAT(retry.states, ElementsAre(Field(&RetryState::source_offset, 0), Field(&RetryState::source_offset, 1),
                                         Field(&RetryState::source_offset, 2),
-                                        Field(&RetryState::source_offset, static_cast<Offset>(kBound))));
-  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kBound) + 2);
+                                        Field(&RetryState::source_offset, static_cast<Offset>(kLaneBound))));
+  EXPECT_EQ(Next("s", kA0), static_cast<Offset>(kLaneBound) + 2);
   EXPECT_THAT(Parked(), SizeIs(1));
   world.Advance(seconds(10));
   AnswerAll([](const auto&) { return false; });
@@ -232,10 +231,10 @@ TEST_F(ParkingTest, AKeyFollowsItsParkedMessageUntilThatIsFinished) {
   std::vector<Offset> order;
   for (const auto& sender : senders) {
     for (const auto& w : sender->written) {
-      if (w.offset < 3 || w.offset == static_cast<Offset>(kBound)) order.push_back(w.offset);
+      if (w.offset < 3 || w.offset == static_cast<Offset>(kLaneBound)) order.push_back(w.offset);
     }
   }
-  EXPECT_THAT(order, ElementsAre(0, 0, 1, 2, static_cast<Offset>(kBound)));
+  EXPECT_THAT(order, ElementsAre(0, 0, 1, 2, static_cast<Offset>(kLaneBound)));
   ProgressTold();
   AppendKeys({"k"});
   EXPECT_EQ(pending(), 1U) << "it goes the short way again";
@@ -247,7 +246,7 @@ TEST_F(ParkingTest, TheNextOwnerKnowsWhichKeysAreParked) {
   Sub("s").ordering = Ordering::kKey;
   Start();
   AppendKeys({"k"});
-  AppendKeys(std::vector<std::string>(kBound, "other"));
+  AppendKeys(std::vector<std::string>(kLaneBound, "other"));
   const auto poison = [](const auto& request) { return request.offset == 0; };
   AnswerAll(poison);
   world.Advance(kTick);
@@ -322,7 +321,7 @@ TEST_F(ParkingTest, WithoutARetryTopicTheLaneWaits) {
   world.RunReady();
   for (auto& shard : shards) shard->SetRetryPartitions(0);
   Start();
-  Append(kA0, kBound + 5);
+  Append(kA0, kLaneBound + 5);
   AnswerAllBut({0});
   world.Advance(seconds(5));
   EXPECT_THAT(retry.states, IsEmpty());

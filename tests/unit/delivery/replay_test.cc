@@ -107,9 +107,6 @@ TEST(RewindToTest, ExactlyWhatWasAskedForIsNotFinishedAnyMore) {
 
 // ---- live
 
-const TopicPartition kA0{"a", 0};
-const TopicPartition kA1{"a", 1};
-const OffsetStore::Key kKey{"s", kA0};
 const OffsetStore::Key kSlot{std::string(kReplaySlots), kA0};
 
 class ReplayTest : public ::testing::Test, protected DispatcherBench {

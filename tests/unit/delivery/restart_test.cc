@@ -12,9 +12,6 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const TopicPartition kA0{"a", 0};
-const OffsetStore::Key kKey{"s", kA0};
-
 class RestartTest : public ::testing::Test, protected DispatcherBench {
  protected:
   RestartTest() {

@@ -11,8 +11,6 @@ using test::Answer;
 using test::ScriptedEndpoint;
 using namespace std::chrono_literals;
 
-constexpr auto kRead = &ScriptedEndpoint::Read;
-
 class CurlSenderLifetimeTest : public SenderTest {
  protected:
   void Cancel(Attempt& attempt) {

@@ -16,8 +16,6 @@ using test::ScriptedEndpoint;
 using test::SeenRequest;
 using testing::Each;
 
-constexpr auto kRead = &ScriptedEndpoint::Read;
-
 class CurlSenderRequestsTest : public SenderTest {};
 
 TEST_F(CurlSenderRequestsTest, SendsWhatIsPromisedAndNothingElse) {

@@ -75,6 +75,8 @@ inline delivery::RecordPtr MakeRecord(std::optional<std::string_view> value,
   return delivery::Record::Copy(parts);
 }
 
+inline constexpr auto kRead = &test::ScriptedEndpoint::Read;
+
 /// A sender on a loop of its own. Everything is sent from the loop's thread.
 class SenderTest : public ::testing::Test {
  protected:

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cstdint>
 
+#include "worker/http/blanks.h"
+
 namespace posthorn::http {
 
 void HeaderLines::Clear() {
@@ -57,13 +59,6 @@ std::string ToLower(std::string_view text) {
   return out;
 }
 
-/// Without the blanks around it, which would not survive the way anyway.
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 bool IsTokenChar(char c) {
   if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')) return true;
   return std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
@@ -86,7 +81,7 @@ std::string_view FromRecord(const delivery::Record& record, std::string_view low
   for (auto it = headers.rbegin(); it != headers.rend(); ++it) {
     if (!EqualsLower(it->name, lower)) continue;
     if (!it->value || !IsHeaderValue(*it->value)) return {};
-    return Trim(*it->value);
+    return TrimBlanks(*it->value);
   }
   return {};
 }
@@ -113,7 +108,7 @@ RequestHeaders::RequestHeaders(const config::Subscription& subscription, std::st
     : content_type_("application/octet-stream") {
   for (const auto& [name, raw_value] : subscription.headers) {
     if (!IsHeaderName(name) || !IsHeaderValue(raw_value) || IsReservedHeader(name)) continue;
-    const std::string_view value = Trim(raw_value);
+    const std::string_view value = TrimBlanks(raw_value);
     if (EqualsLower(name, "content-type")) {
       content_type_ = std::string(value);
       continue;
@@ -164,7 +159,7 @@ void RequestHeaders::AppendTo(const delivery::Message& message, HeaderLines& out
         EqualsLower(header.name, "user-agent")) {
       continue;
     }
-    const std::string_view value = Trim(*header.value);
+    const std::string_view value = TrimBlanks(*header.value);
     const std::size_t size = header.name.size() + value.size() + 4;
     if (size > room) continue;
     room -= size;

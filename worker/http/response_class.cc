@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 
+#include "worker/http/blanks.h"
+
 namespace posthorn::http {
 
 using delivery::Verdict;
@@ -30,12 +32,6 @@ Verdict Classify(int status, bool retry_client_errors) {
 namespace {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
 
 /// Takes the parts of a date off the front of a text; `ok` turns false at the first thing that does not fit.
 class Scanner {
@@ -184,7 +180,7 @@ std::optional<std::int64_t> UnixSeconds(const DateTime& d) {
 
 std::optional<std::chrono::milliseconds> ParseRetryAfter(std::string_view text, ratelimit::WallTime now) {
   using std::chrono::milliseconds;
-  text = Trim(text);
+  text = TrimBlanks(text);
   if (text.empty()) return std::nullopt;
 
   if (IsDigit(text.front())) {

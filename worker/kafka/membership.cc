@@ -240,7 +240,8 @@ void Membership::Impl::ApplySubscription() {
   }
   if (changed) watch_->SetTopics(topics_.wanted());
   if (fenced_) return;
-  if (const auto error = topics_.Apply(consumer_.get(), Now()); error != RD_KAFKA_RESP_ERR_NO_ERROR)
+  if (const auto error = topics_.Apply(consumer_.get(), !MemberId().empty(), Now());
+      error != RD_KAFKA_RESP_ERR_NO_ERROR)
     OnError(error, "subscribing failed");
 }
 

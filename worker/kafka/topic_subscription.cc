@@ -18,7 +18,8 @@ void TopicSubscription::Seen(const ClusterWatch::Counts& counts) {
   for (const auto& topic : wanted_) {
     if (topic == retry_topic_) continue;
     if (!seen.contains(topic) && missing_.insert(topic).second) {
-      runtime::Log(runtime::LogLevel::kWarning, "topic is not there, looking for it", {{"topic", topic}});
+      runtime::Log(runtime::LogLevel::kWarning, "topic is not there or not shown to this user, looking for it",
+                   {{"topic", topic}});
     } else if (seen.contains(topic) && missing_.erase(topic) != 0) {
       runtime::Log(runtime::LogLevel::kInfo, "topic is there now", {{"topic", topic}});
     }
@@ -40,9 +41,10 @@ std::set<std::string> TopicSubscription::Topics() const {
   return known_ ? wanted_ : std::set<std::string>();  // a member without partitions rather than none
 }
 
-rd_kafka_resp_err_t TopicSubscription::Apply(rd_kafka_t* consumer, Time now) {
+rd_kafka_resp_err_t TopicSubscription::Apply(rd_kafka_t* consumer, bool has_id, Time now) {
   const auto topics = Topics();
   if (again_at_ != Time::max() ? now < again_at_ : topics == given_) return RD_KAFKA_RESP_ERR_NO_ERROR;
+  if (!given_.empty() && !topics.empty() && !has_id) return RD_KAFKA_RESP_ERR_NO_ERROR;
   again_at_ = Time::max();
   rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
   if (topics.empty()) {

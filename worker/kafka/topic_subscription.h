@@ -16,7 +16,9 @@ namespace posthorn::kafka {
 ///
 /// A topic that appears must not be librdkafka's own discovery: should it look at its topics while a revocation is
 /// being carried out, which may take seconds, a cooperative member (2.0.2, unchanged in 2.8.0) joins the group in the
-/// middle of it, and takes no part in any rebalance afterwards. A changed subscription waits for the rebalance's end.
+/// middle of it, and takes no part in any rebalance afterwards. A changed subscription waits for the rebalance's end;
+/// but one that is changed while the member has no id, because it joins for the first time or has been away for too
+/// long, ends the process with an assertion of librdkafka.
 ///
 /// Threads  One.
 class TopicSubscription {
@@ -30,8 +32,8 @@ class TopicSubscription {
   /// The consumer is another one, or out of the group: it has to be told again, not before `at`.
   void Again(Time at);
   [[nodiscard]] Time next() const { return again_at_; }
-  /// Tells the consumer when it has to be told.
-  [[nodiscard]] rd_kafka_resp_err_t Apply(rd_kafka_t* consumer, Time now);
+  /// Tells the consumer when it has to be told. `has_id`: the member has an id.
+  [[nodiscard]] rd_kafka_resp_err_t Apply(rd_kafka_t* consumer, bool has_id, Time now);
 
  private:
   [[nodiscard]] std::set<std::string> Topics() const;

@@ -14,7 +14,7 @@ namespace {
 //   distance from the one before (from -1) - 1; bitmap: kSlots bits from the lowest of the first byte on
 //   form of the finished ones (0 runs, 1 bitmap)
 //   runs:    how many, then for each the distance from the end of the one before (or from `next`) and its length - 1
-//   bitmap:  distance of its first offset from `next`, bytes, the bits from the lowest of the first byte on
+//   bitmap:  distance of its first offset, a finished one, from `next`, bytes, the bits from the lowest of the first on
 //   tried, to the end: distance from the one before (or from `next`), attempts, first seen after that of the one before
 //   (or after 1970), due after first seen
 // then four bytes CRC-32 of `next` (eight bytes, the lowest first) and the payload.
@@ -313,6 +313,8 @@ bool ReadFinished(Offset next, Reader& reader, std::vector<OffsetRange>& finishe
   const auto first = reader.OffsetAfter(next);
   const auto bits = reader.Bytes(reader.Number());
   if (!reader.ok() || first > std::numeric_limits<Offset>::max() - static_cast<Offset>(bits.size()) * 8) return false;
+  // `first` is finished, or this was not written by us: such a set may need more room than it took.
+  if (bits.empty() || (static_cast<unsigned char>(bits.front()) & 1U) == 0) return false;
   for (std::size_t i = 0; i < bits.size() * 8; ++i) {
     if (((static_cast<unsigned char>(bits[i / 8]) >> (i % 8)) & 1U) == 0) continue;
     const auto offset = first + static_cast<Offset>(i);

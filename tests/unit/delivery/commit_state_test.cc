@@ -149,6 +149,13 @@ TEST(CommitStateTest, WhatIsNotOursIsNotTrusted) {
   EXPECT_EQ(FaultOf(-1, metadata), CommitStateFault::kDamaged);
 }
 
+TEST(CommitStateTest, ABitmapThatDoesNotBeginWithAFinishedOneIsNotTrusted) {
+  const std::string ours("\1\0\1\x81", 4);  // 1 and 8 are finished
+  EXPECT_THAT(DecodeCommitState(1, SealCommitState(1, ours)), testing::VariantWith<CommitState>(testing::_));
+  EXPECT_EQ(FaultOf(1, SealCommitState(1, std::string("\1\0\1\x80", 4))), CommitStateFault::kDamaged);
+  EXPECT_EQ(FaultOf(1, SealCommitState(1, std::string("\1\0\0", 3))), CommitStateFault::kDamaged);
+}
+
 TEST(CommitStateTest, ParkedKeysAlwaysFit) {
   std::mt19937_64 random(5);
   for (const std::size_t keys : {1U, 2U, 100U, 300U, 1000U, 4000U, 4096U}) {

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <iostream>
 
 #include "worker/cli/check_command.h"
@@ -8,6 +9,7 @@
 #include "worker/cli/sink_command.h"
 #include "worker/cli/worker_command.h"
 #include "worker/http/libcurl_support.h"
+#include "worker/kafka/abandoned.h"
 
 int main(int argc, char** argv) {
   posthorn::config::Capabilities capabilities;
@@ -37,6 +39,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // --help and --version come this way too; everything else is wrong usage.
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (posthorn::kafka::ClientsAbandoned()) {
+    std::cout.flush();
+    std::_Exit(exit_code);
   }
   return exit_code;
 }

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "worker/kafka/abandoned.h"
 #include "worker/runtime/log.h"
 
 namespace posthorn::kafka {
@@ -229,5 +230,7 @@ std::optional<std::string> ReadBack(const rd_kafka_conf_t* conf, const std::stri
   if (rd_kafka_conf_get(conf, key.c_str(), value.data(), &size) != RD_KAFKA_CONF_OK) return std::nullopt;
   return std::string(value.data());
 }
+
+bool ClientsAbandoned() { return clients_abandoned; }
 
 }  // namespace posthorn::kafka

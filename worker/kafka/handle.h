@@ -5,7 +5,9 @@
 
 #include <librdkafka/rdkafka.h>
 
+#include <atomic>
 #include <memory>
+#include <utility>
 
 namespace posthorn::kafka {
 
@@ -49,9 +51,17 @@ inline bool Reachable(rd_kafka_t* client, int timeout_ms) {
   return true;
 }
 
-/// Destroys a client, or abandons it for the rest of the process when coordinator requests are open.
+inline std::atomic<bool> clients_abandoned{false};  // see abandoned.h
+
+/// Leaves a client that cannot be destroyed to the rest of the process.
+inline void Abandon(ClientPtr client) {
+  clients_abandoned = true;
+  static_cast<void>(client.release());
+}
+
+/// Destroys a client, or abandons it when coordinator requests are open.
 inline void LetGo(ClientPtr client, bool requests_open) {
-  if (requests_open) static_cast<void>(client.release());
+  if (requests_open) Abandon(std::move(client));
 }
 
 /// Options of one admin request: its time limit, and the number by which its answer is told from the others.

@@ -549,10 +549,10 @@ void Membership::Impl::Stop(Farewell farewell, std::chrono::milliseconds within)
   if (deadly || (!closed && !fenced_ && ever_assigned_)) {
     Log(LogLevel::kWarning, "consumer abandoned instead of destroyed",
         {{"reason", deadly ? "no assignment yet" : "close did not end"}});
-    static_cast<void>(consumer_.release());
+    Abandon(std::move(consumer_));
     if (!deadly) {
       question_->Abandon();
-      static_cast<void>(admin_.release());
+      Abandon(std::move(admin_));
     }
     return;
   }

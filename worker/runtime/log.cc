@@ -25,9 +25,10 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
+// Never destroyed: threads of a library may log while the process ends.
 spdlog::logger& Logger() {
-  static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>("posthorn", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  static auto* const logger = [] {
+    auto* made = new spdlog::logger("posthorn", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %-7l %v", spdlog::pattern_time_type::utc);
     made->flush_on(spdlog::level::trace);
     return made;

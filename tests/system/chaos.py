@@ -25,6 +25,7 @@ import posthorn_system as system
 from chaos_checks import Fault, Policy
 
 BROKERS = 3
+ROUNDS_PER_KAFKA = 10  # what earlier rounds leave behind makes every restart of a broker slower
 WORKERS = 3
 SESSION_TIMEOUT = 6.0  # the least a broker takes by default
 IN_FLIGHT = 16
@@ -285,11 +286,15 @@ class Round:
 def run_rounds(rounds, seed, seconds):
     name = f"chaos-{os.getpid()}"
     kafka = [str(system.KAFKA)]
-    subprocess.run([*kafka, "start", "--id", name, "--port", "0", "--brokers", str(BROKERS)], check=True, stdout=subprocess.DEVNULL)
     os.environ["POSTHORN_KAFKA"] = name
+    # A broker that is restarted every few seconds spends most of its time on compiling itself.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     broken = 0
     try:
         for number in range(rounds):
+            if number % ROUNDS_PER_KAFKA == 0:
+                subprocess.run([*kafka, "stop", "--id", name, "--delete"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                subprocess.run([*kafka, "start", "--id", name, "--port", "0", "--brokers", str(BROKERS)], check=True, stdout=subprocess.DEVNULL)
             one = Round(seed + number, seconds)
             scenario = types.SimpleNamespace(LIMIT_SECONDS=180, run=one.run)
             began, said = time.monotonic(), io.StringIO()

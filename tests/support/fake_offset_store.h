@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -74,6 +75,9 @@ class FakeOffsetStore final : public delivery::OffsetStore {
     }
     if (on_drop) on_drop();
   }
+
+  void WriteAgain() override { again_.fetch_add(1); }
+  [[nodiscard]] int write_agains() const { return again_.load(); }
 
   /// The write-behind: everything noted is stored.
   void WriteAll() {
@@ -155,6 +159,7 @@ class FakeOffsetStore final : public delivery::OffsetStore {
   bool flush_fails_ = false;
   int fetches_ = 0;
   int updates_ = 0;
+  std::atomic<int> again_{0};
 };
 
 }  // namespace posthorn::test

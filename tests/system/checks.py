@@ -123,10 +123,14 @@ def reasons(dead_letters, allowed):
     require(not wrong, f"dead letters with an unexpected reason: {dict(wrong)}")
 
 
-def never_back(history):
-    """In successive readings {key: committed offset} no offset falls and none vanishes."""
-    highest = {}
-    for number, reading in enumerate(history):
+def not_back_for(seconds, history):
+    """In successive readings (time, {key: committed offset}) none is for longer than that below what it was, or gone."""
+    highest, below_since = {}, {}
+    for at, reading in history:
         for key, offset in highest.items():
-            require(reading.get(key, -1) >= offset, f"the committed offset of {key} went back from {offset} to {reading.get(key)} in reading {number}")
-        highest.update(reading)
+            if reading.get(key, -1) >= offset:
+                below_since.pop(key, None)
+                continue
+            since = below_since.setdefault(key, at)
+            require(at - since <= seconds, f"the committed offset of {key} is {reading.get(key)} for {at - since:.1f} s, it was {offset}")
+        highest.update({key: max(offset, highest.get(key, offset)) for key, offset in reading.items()})

@@ -79,10 +79,11 @@ class ChecksTest(unittest.TestCase):
             checks.reasons([letter("a", "rejected")], {"expired"})
 
     def test_an_offset_that_falls_or_vanishes_is_reported(self):
-        checks.never_back([{1: 5}, {1: 5, 2: 0}, {1: 7, 2: 3}])
+        checks.not_back_for(0, enumerate([{1: 5}, {1: 5, 2: 0}, {1: 7, 2: 3}]))
         for history in ([{1: 5}, {1: 4}], [{1: 5}, {}], [{1: 5}, {1: 9}, {1: 8}]):
+            checks.not_back_for(1, enumerate([*history, {1: 9}]))
             with self.assertRaises(checks.Failed):
-                checks.never_back(history)
+                checks.not_back_for(1, enumerate([*history, history[-1], history[-1]]))
 
 
 if __name__ == "__main__":

@@ -346,6 +346,7 @@ std::vector<Offset> Dispatcher::OnAssigned(const std::vector<std::shared_ptr<Par
                         start = offsets[i]] { shard->AddPartition(feed, memory, start); });
   }
   for (const auto& start : *starts) OpenLane(start, owned_[start.key.partition]);
+  parts_.offsets->WriteAgain();
   WakeShards();
   wake_.notify_all();
   return offsets;

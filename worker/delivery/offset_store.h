@@ -47,6 +47,10 @@ class OffsetStore {
   virtual void Flush(const std::vector<Key>& keys, std::function<void(bool)> done) = 0;
   /// Forgets what is noted for `keys` (given back or lost): nothing about them is written any more after this returns.
   virtual void Drop(const std::vector<Key>& keys) = 0;
+  /// Everything noted is written once more in a few seconds. After every change of owners: a process that stood still
+  /// may have sent, when it went on and before it could know better, what was under way inside it, and so have put back
+  /// what others store; it must then join anew, and everybody hears of that.
+  virtual void WriteAgain() = 0;
 };
 
 }  // namespace posthorn::delivery

@@ -102,6 +102,12 @@ void CommitPlanner::Drop(const std::vector<Key>& keys, Calls& calls) {
   std::erase_if(flushes_, [](const PendingFlush& pending) { return pending.done == nullptr; });
 }
 
+void CommitPlanner::WriteAgain(Time now) {
+  if (write_again_at_ != Time::max()) return;
+  write_again_at_ = now + options_.write_again_after;
+  wake_at_ = std::min(wake_at_, write_again_at_);
+}
+
 void CommitPlanner::Abandon(Calls& calls) {
   for (auto& pending : flushes_) calls.emplace_back(std::move(pending.done), false);
   flushes_.clear();
@@ -120,6 +126,12 @@ void CommitPlanner::SetRetention(Duration retention, Time now) {
 }
 
 void CommitPlanner::NoteRefreshesDue(Time now) {
+  if (now >= write_again_at_) {
+    write_again_at_ = Time::max();
+    next_refresh_ = now;
+    for (auto& [name, subscription] : subscriptions_)
+      for (auto& [partition, entry] : subscription.entries) entry.refresh_at = std::min(entry.refresh_at, now);
+  }
   if (now < next_refresh_) return;
   next_refresh_ = Time::max();
   for (auto& [name, subscription] : subscriptions_) {
@@ -162,7 +174,7 @@ std::vector<CommitPlanner::Batch> CommitPlanner::Take(Time now) {
   NoteRefreshesDue(now);
   Grow(now);
   Refill(now);
-  wake_at_ = next_refresh_;
+  wake_at_ = std::min(next_refresh_, write_again_at_);
 
   std::vector<Ready*> due;
   for (const auto& name : ready_) {

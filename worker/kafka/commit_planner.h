@@ -24,7 +24,8 @@ namespace posthorn::kafka {
 /// time. Each client takes `requests_per_second`, at most a tenth of them in one go, the longest waiting first: turns
 /// come later by themselves when very many subscriptions change. Flushes go before everything and are not held back.
 /// Positions that do not change are written again at a tenth of the brokers' retention; those whose age nobody knows
-/// (noted with `changed` false) within 10 minutes at the latest, at a random time.
+/// (noted with `changed` false) within 10 minutes at the latest, at a random time. WriteAgain has all of them written
+/// once more.
 ///
 /// Threads  None, no lock: the caller's.
 /// Cost     Update: two map look-ups. Take: looks at the subscriptions that have something to write.
@@ -42,6 +43,7 @@ class CommitPlanner {
     std::uint32_t in_flight_per_client = 64;
     Duration first_retry = std::chrono::milliseconds(100);
     Duration last_retry = std::chrono::seconds(5);
+    Duration write_again_after = std::chrono::seconds(3);
   };
   struct Item {
     delivery::TopicPartition partition;
@@ -62,6 +64,8 @@ class CommitPlanner {
   void Update(const Key& key, delivery::Position position, bool urgent, bool changed, Time now);
   void Flush(const std::vector<Key>& keys, std::function<void(bool)> done, Calls& calls);
   void Drop(const std::vector<Key>& keys, Calls& calls);
+  /// Everything noted is written once more, `write_again_after` from `now`, or from an earlier call still to be served.
+  void WriteAgain(Time now);
   /// Ends every flush with false.
   void Abandon(Calls& calls);
   void SetRetention(Duration retention, Time now);
@@ -130,6 +134,7 @@ class CommitPlanner {
   std::uint64_t versions_ = 0;
   Time wake_at_ = Time::max();
   Time next_refresh_ = Time::max();
+  Time write_again_at_ = Time::max();
   Time counted_at_ = Time::min();
 };
 

@@ -107,6 +107,14 @@ class KafkaOffsetStore::Impl {
     Wake();
   }
 
+  void WriteAgain() {
+    {
+      const std::lock_guard lock(mutex_);
+      planner_.WriteAgain(Now());
+    }
+    Wake();
+  }
+
   OffsetStoreStats stats() const {
     const std::lock_guard lock(mutex_);
     OffsetStoreStats result = stats_;
@@ -384,6 +392,7 @@ void KafkaOffsetStore::Flush(const std::vector<Key>& keys, std::function<void(bo
   impl_->Flush(keys, std::move(done));
 }
 void KafkaOffsetStore::Drop(const std::vector<Key>& keys) { impl_->Drop(keys); }
+void KafkaOffsetStore::WriteAgain() { impl_->WriteAgain(); }
 OffsetStoreStats KafkaOffsetStore::stats() const { return impl_->stats(); }
 
 }  // namespace posthorn::kafka

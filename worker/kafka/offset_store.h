@@ -56,6 +56,7 @@ class KafkaOffsetStore final : public delivery::OffsetStore {
   void Update(const Key& key, delivery::Position position, bool urgent, bool changed) override;
   void Flush(const std::vector<Key>& keys, std::function<void(bool)> done) override;
   void Drop(const std::vector<Key>& keys) override;
+  void WriteAgain() override;
 
   [[nodiscard]] OffsetStoreStats stats() const;
 

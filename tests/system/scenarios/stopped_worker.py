@@ -1,4 +1,4 @@
-"""A worker stopped (SIGSTOP) for 20 s and continued: no window above the max-rate, nothing lost, no stored offset goes back."""
+"""A worker stopped (SIGSTOP) for 20 s and continued: no window above the max-rate, nothing lost, no stored offset stays back."""
 
 import threading
 
@@ -10,6 +10,9 @@ MESSAGES = 10_000
 RATE = 300
 STOPPED_SECONDS = 20
 IN_FLIGHT = 32
+# A write that was under way inside the stopped worker is sent when it goes on; the owners write theirs again 3 s after
+# the rebalance in which it joins anew.
+BACK_FOR = 10
 
 
 def run(test):
@@ -29,7 +32,7 @@ def run(test):
     def read_offsets():
         while not done.wait(0.5):
             try:
-                history.append(test.committed("billing"))
+                history.append((system.time.time(), test.committed("billing")))
             except OSError:
                 pass
     reader = threading.Thread(target=read_offsets, daemon=True)
@@ -56,7 +59,7 @@ def run(test):
     finally:
         done.set()
         reader.join(5)
-    history.append(test.committed("billing"))
+    history.append((system.time.time(), test.committed("billing")))
 
     labels, seconds = test.labels("billing"), sink.per_second()
     test.say(f"attempts by label: {[labels[label] for label in sorted(labels)]}")
@@ -68,5 +71,5 @@ def run(test):
     checks.never_above_at_sink(test.rates, seconds, workers=3, skew=sink.skew)
     checks.everything_finished(test.produced(topic), sink.requests(), test.dead_letters())
     checks.require(len(history) > 20, f"the stored offsets were read only {len(history)} times")
-    checks.never_back(history)
+    checks.not_back_for(BACK_FOR, history)
     test.none_has_ended()

@@ -79,6 +79,13 @@ TEST_F(DispatcherTest, AStoredPositionOutsideTheLogIsBroughtBackAndStored) {
   EXPECT_FALSE(offsets.noted({"within", kA0})->changed) << "only kept from expiring";
 }
 
+TEST_F(DispatcherTest, EveryRebalanceHasThePositionsWrittenAgain) {
+  Assign({kA0});
+  EXPECT_EQ(offsets.write_agains(), 1);
+  Assign({});
+  EXPECT_EQ(offsets.write_agains(), 2);
+}
+
 TEST_F(DispatcherTest, AssignmentWaitsUntilTheStoreCanBeAsked) {
   Sub("s", "a");
   Apply();

@@ -291,6 +291,36 @@ TEST_F(CommitPlannerTest, PositionsOfUnknownAgeAreRefreshedSoonAndByAFlush) {
   EXPECT_EQ(batches[0].items[0].position.metadata, "m");
 }
 
+TEST_F(CommitPlannerTest, WrittenAgainIsEverythingNotedAndAfterAWhile) {
+  Change(KeyOf("a", 0), 1);
+  Change(KeyOf("a", 1), 2);
+  Change(KeyOf("b", 0), 3);
+  WriteAll();
+  now_ += 10s;
+  planner_.WriteAgain(now_);
+  EXPECT_EQ(planner_.wake_at(), now_ + 3s);
+  now_ += 2s;
+  planner_.WriteAgain(now_);  // does not put the first one off
+  Change(KeyOf("a", 0), 4);
+  const auto changed = Take();
+  ASSERT_THAT(changed, SizeIs(1));
+  EXPECT_THAT(changed[0].items, SizeIs(1)) << "what is to be written again was written before its time";
+  Answer(changed[0]);
+  EXPECT_THAT(Take(), IsEmpty());
+  now_ += 1s;
+  const auto again = Take();
+  ASSERT_THAT(again, SizeIs(2));
+  std::map<Key, std::int64_t> written;
+  for (const auto& batch : again) {
+    for (const auto& item : batch.items) written[{batch.subscription, item.partition}] = item.position.next;
+    Answer(batch);
+  }
+  EXPECT_THAT(written, testing::UnorderedElementsAre(testing::Pair(KeyOf("a", 0), 4), testing::Pair(KeyOf("a", 1), 2),
+                                                     testing::Pair(KeyOf("b", 0), 3)));
+  EXPECT_THAT(Take(), IsEmpty());
+  EXPECT_GT(planner_.wake_at(), now_ + 1h);
+}
+
 // Whatever happens, what was noted last is what is stored in the end, and every flush is answered once.
 TEST(CommitPlannerProperty, NothingIsForgotten) {
   std::mt19937 random(7);

@@ -292,6 +292,7 @@ void CommitPlanner::ReviewEntries(Subscription& subscription) {
     flush = flush || entry.flush;
   }
   subscription.flush = flush;
+  if (subscription.entries.empty()) subscription.refresh = false;
   if (!subscription.oldest) {
     subscription.turn_at.reset();
   } else if (!subscription.turn_at) {

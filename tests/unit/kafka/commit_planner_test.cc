@@ -321,6 +321,19 @@ TEST_F(CommitPlannerTest, WrittenAgainIsEverythingNotedAndAfterAWhile) {
   EXPECT_GT(planner_.wake_at(), now_ + 1h);
 }
 
+TEST_F(CommitPlannerTest, WhatIsDroppedBeforeItIsWrittenAgainIsForgotten) {
+  Change(KeyOf("a"), 1);
+  const auto refused = Take();
+  ASSERT_THAT(refused, SizeIs(1));
+  planner_.WriteAgain(now_);
+  now_ += 3s;
+  Answer(refused[0], false);
+  EXPECT_THAT(Take(), IsEmpty()) << "it waits after its failure";
+  planner_.Drop({KeyOf("a")}, calls_);
+  now_ += 10s;
+  EXPECT_THAT(Take(), IsEmpty());
+}
+
 // Whatever happens, what was noted last is what is stored in the end, and every flush is answered once.
 TEST(CommitPlannerProperty, NothingIsForgotten) {
   std::mt19937 random(7);
@@ -328,6 +341,7 @@ TEST(CommitPlannerProperty, NothingIsForgotten) {
     CommitPlanner::Options options;
     options.requests_per_second = 20;
     options.in_flight_per_client = 3;
+    options.write_again_after = 500ms;
     CommitPlanner planner(options, random());
     CommitPlanner::Calls calls;
     Time now = kStart;
@@ -366,6 +380,9 @@ TEST(CommitPlannerProperty, NothingIsForgotten) {
           }
           break;
         }
+        case 3:
+          if (random() % 4 == 0) planner.WriteAgain(now);
+          break;
         case 2:
           if (!under_way.empty()) answer(false);
           break;

@@ -174,6 +174,7 @@ class Membership::Impl final : public FeedHost {
   bool fenced_ = false;
   Time look_at_{};  // when fenced: the next question for our name
   bool ever_assigned_ = false;
+  bool settled_ = true;  // at closing: no change of topics is under way
   LogLimit errors_{10s};
 
   mutable std::mutex mutex_;
@@ -326,6 +327,7 @@ void Membership::Impl::Assigned(const rd_kafka_topic_partition_list_t* given) {
     feeds_[partition] = fresh.back();
   }
   ever_assigned_ = true;
+  topics_.Assigned(Now());
   // Joining is the coordinator's word; only what has been doubted since is still to be asked.
   if (!AssignmentLost()) {
     const bool settled = lost_doubt_ == guard_.doubt() && guard_.Settle(lost_doubt_);
@@ -505,6 +507,7 @@ bool Membership::Impl::ServeUntil(rd_kafka_queue_t& queue, Done done) {
 }
 
 void Membership::Impl::Close() {
+  settled_ = topics_.Settled(Now());
   // While still a member: closed in the middle of a rebalance, librdkafka may leave the group before what it has
   // revoked is given up, and others would begin while we end.
   GiveUpAll(AssignmentLost());
@@ -546,11 +549,15 @@ void Membership::Impl::Stop(Farewell farewell, std::chrono::milliseconds within)
     queue_.reset();
   }
   watch_.reset();
-  if (deadly || (!closed && !fenced_ && ever_assigned_)) {
-    Log(LogLevel::kWarning, "consumer abandoned instead of destroyed",
-        {{"reason", deadly ? "no assignment yet" : "close did not end"}});
+  const bool unclosed = !deadly && !closed && !fenced_ && ever_assigned_;
+  const bool postponed = ever_assigned_ && !fenced_ && !settled_;  // see TopicSubscription
+  if (deadly || unclosed || postponed) {
+    Log(unclosed ? LogLevel::kWarning : LogLevel::kInfo, "consumer abandoned instead of destroyed",
+        {{"reason", deadly     ? "no assignment yet"
+                    : unclosed ? "close did not end"
+                               : "a change of topics is under way"}});
     Abandon(std::move(consumer_));
-    if (!deadly) {
+    if (unclosed) {
       question_->Abandon();
       Abandon(std::move(admin_));
     }

@@ -18,7 +18,8 @@ namespace posthorn::kafka {
 /// being carried out, which may take seconds, a cooperative member (2.0.2, unchanged in 2.8.0) joins the group in the
 /// middle of it, and takes no part in any rebalance afterwards. A changed subscription waits for the rebalance's end;
 /// but one that is changed while the member has no id, because it joins for the first time or has been away for too
-/// long, ends the process with an assertion of librdkafka.
+/// long, ends the process with an assertion of librdkafka. And so does a client that is closed and destroyed
+/// (until 2.12) while such a change waits: whoever closes asks Settled, and abandons the client when it is not.
 ///
 /// Threads  One.
 class TopicSubscription {
@@ -34,6 +35,10 @@ class TopicSubscription {
   [[nodiscard]] Time next() const { return again_at_; }
   /// Tells the consumer when it has to be told. `has_id`: the member has an id.
   [[nodiscard]] rd_kafka_resp_err_t Apply(rd_kafka_t* consumer, bool has_id, Time now);
+  /// The consumer has been given an assignment.
+  void Assigned(Time now);
+  /// The consumer has carried out the change it was told last, as far as that can be known.
+  [[nodiscard]] bool Settled(Time now) const { return now >= settled_at_; }
 
  private:
   [[nodiscard]] std::set<std::string> Topics() const;
@@ -44,6 +49,7 @@ class TopicSubscription {
   bool known_ = false;             // the cluster has answered once
   std::set<std::string> given_;    // the consumer's
   Time again_at_ = Time::max();
+  Time settled_at_ = Time::min();
 };
 
 }  // namespace posthorn::kafka

@@ -288,6 +288,27 @@ TEST_F(EmbeddedTest, StopsBeforeTheFirstAssignment) {
   }
 }
 
+TEST_F(EmbeddedTest, StopsWhileAChangeOfTopicsIsPutOff) {
+  std::string error;
+  ASSERT_TRUE(broker_->CreateTopic("invoices", 1, error)) << error;
+  ASSERT_TRUE(broker_->CreateTopic("letters", 1, error)) << error;
+  RecordingWorker worker(Config(), {"orders"}, {});
+  ASSERT_TRUE(worker.WaitForOwned(2));
+  const auto seen = [&](std::size_t topics) {
+    return worker.WaitFor([&] {
+      const auto events = worker.Events();
+      return std::any_of(events.begin(), events.end(), [&](const auto& e) { return e.counts.size() == topics; });
+    });
+  };
+  worker.membership().Subscribe({"orders", "invoices"});  // joins anew, which takes a session's length
+  ASSERT_TRUE(seen(2));
+  worker.membership().Subscribe({"orders", "invoices", "letters"});
+  ASSERT_TRUE(seen(3));
+  worker.WaitFor([] { return false; }, 300ms);  // librdkafka has it
+  worker.Stop();
+  EXPECT_THAT(worker.Owned(), SizeIs(0));
+}
+
 TEST_F(EmbeddedTest, NeverStartedAndNeverSubscribed) {
   std::string error;
   EXPECT_NE(Membership::Create(Config(), error), nullptr);

@@ -552,7 +552,7 @@ void Membership::Impl::Stop(Farewell farewell, std::chrono::milliseconds within)
   const bool unclosed = !deadly && !closed && !fenced_ && ever_assigned_;
   const bool postponed = ever_assigned_ && !fenced_ && !settled_;  // see TopicSubscription
   if (deadly || unclosed || postponed) {
-    Log(unclosed ? LogLevel::kWarning : LogLevel::kInfo, "consumer abandoned instead of destroyed",
+    Log(deadly || unclosed ? LogLevel::kWarning : LogLevel::kInfo, "consumer abandoned instead of destroyed",
         {{"reason", deadly     ? "no assignment yet"
                     : unclosed ? "close did not end"
                                : "a change of topics is under way"}});

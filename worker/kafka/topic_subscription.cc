@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kSubscribeAgain = std::chrono::seconds(1);
 // After an assignment: that may be the end of the rebalance which the change waits for.
-constexpr auto kSettling = std::chrono::seconds(1);
+constexpr auto kCarriedOut = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -30,7 +30,7 @@ void TopicSubscription::Seen(const ClusterWatch::Counts& counts) {
   known_ = true;
 }
 
-void TopicSubscription::Assigned(Time now) { settled_at_ = std::min(settled_at_, now + kSettling); }
+void TopicSubscription::Assigned(Time now) { settled_at_ = std::min(settled_at_, now + kCarriedOut); }
 
 void TopicSubscription::Again(Time at) {
   given_.clear();
@@ -50,7 +50,7 @@ rd_kafka_resp_err_t TopicSubscription::Apply(rd_kafka_t* consumer, bool has_id, 
   if (again_at_ != Time::max() ? now < again_at_ : topics == given_) return RD_KAFKA_RESP_ERR_NO_ERROR;
   if (!given_.empty() && !topics.empty() && !has_id) return RD_KAFKA_RESP_ERR_NO_ERROR;
   again_at_ = Time::max();
-  settled_at_ = Time::max();
+  settled_at_ = topics.empty() ? Time::min() : Time::max();  // leaving needs none to follow
   rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
   if (topics.empty()) {
     if (!given_.empty()) error = rd_kafka_unsubscribe(consumer);

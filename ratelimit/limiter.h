@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <variant>
 
+#include "ratelimit/leased_shares.h"
 #include "ratelimit/plan.h"
 #include "ratelimit/share_history.h"
 #include "ratelimit/window_counter.h"
@@ -33,7 +35,10 @@ using Decision = std::variant<Admitted, TryAgainAt, WontOpen>;
 /// Total(w), also over restarts, hand-overs and live changes, as long as the bounds of Timing hold (README: rules and
 /// proof). Nothing is carried from a window into the next.
 ///
-/// Start    A new Limiter admits nothing before the first window that begins at least `settle` after its construction.
+/// Start    A new Limiter admits nothing before the first window that begins at least `settle` after its construction;
+///          by lease, nothing before its first grant.
+/// By lease Lease and counter change together, under one lock: what a report says was used and may still be used is
+///          what no thread can exceed from then on.
 /// Time     Given with every call: the wall clock, read shortly before. Labels never go back; a `now` from before the
 ///          window counted is taken for that window's start.
 /// Threads  Any, for every member. Acquire and Renew take a lock once per window and per change of the plan, otherwise
@@ -42,12 +47,18 @@ using Decision = std::variant<Admitted, TryAgainAt, WontOpen>;
 /// Errors   None.
 class Limiter {
  public:
+  struct ByLease {
+    std::string limit;  // its name in grants and reports
+    Lease::Process process;
+  };
   struct Options {
     Timing timing;
     /// In [0, 1), different for each worker of a fleet: how far within its own step a worker that has to wait comes
     /// later than it could, so that workers with the same share do not all fire at the same instants. At most a quarter
     /// of a window; costs no permit.
     double phase = 0;
+    /// Set: its plans are LeaseDealing's, all of them. Unset: none is.
+    std::optional<ByLease> by_lease = std::nullopt;
   };
 
   Limiter(const Plan& plan, const Options& options, WallTime now);
@@ -70,10 +81,38 @@ class Limiter {
   /// This worker's share of the window at `now`.
   [[nodiscard]] std::int64_t PartialLimit(WallTime now);
 
+  // The rest is for limits by lease only.
+
+  /// What became of a grant.
+  struct Taken {
+    bool held = false;    // false: of somebody else, older, or malformed
+    bool sooner = false;  // who waits should ask again: something may open earlier than was said
+    bool less = false;    // a label has less than before: reporting it soon gives it to others
+  };
+  Taken Accept(const Grant& grant, WallTime now);
+  /// While fenced nothing is admitted, whatever is held.
+  void Fence(bool fenced, WallTime now);
+  /// Admits nothing any more, and reports so.
+  void Leave(WallTime now);
+  /// The window it counts in is at least that of `now`.
+  [[nodiscard]] LimitReport Report(std::int64_t demand, bool starved, WallTime now);
+
+  struct LeaseState {
+    Lease::Cap cap;                      // of the window at `now`
+    std::optional<Label> covered_until;  // one past the last label of the lease; nullopt: it never had one
+    GrantId held;
+    bool fenced = false;
+  };
+  /// nullopt: not by lease.
+  [[nodiscard]] std::optional<LeaseState> StateOfLease(WallTime now);
+
  private:
   // All under mutex_.
   void MoveTo(Label w);
   [[nodiscard]] Window WindowFor(Label w);
+  bool Publish(WallTime now);
+  [[nodiscard]] std::int64_t CapAt(Label w);
+  [[nodiscard]] std::int64_t NewestShare(Label w);
 
   [[nodiscard]] Decision Later(WallTime now, Nanoseconds max_wait, const WindowCounter::Result& denied) const;
 
@@ -81,7 +120,7 @@ class Limiter {
   WindowCounter counter_;
 
   mutable std::mutex mutex_;
-  ShareHistory shares_;
+  std::variant<ShareHistory, LeasedShares> shares_;
   Label previous_label_;
   std::int64_t previous_used_ = 0;
 };

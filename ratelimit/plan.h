@@ -37,11 +37,19 @@ struct PartitionDealing {
   bool operator==(const PartitionDealing&) const = default;
 };
 
+/// The worker's part is what a coordinator grants it (leases/README.md), and without a lease that of its slot, where
+/// the fleet has slots. A plan of no higher revision than the one before changes neither rate nor slots.
+struct LeaseDealing {
+  std::uint32_t slots = 0;  // instances by number; 0: there is none
+  std::uint64_t revision = 0;
+  bool operator==(const LeaseDealing&) const = default;
+};
+
 /// What a worker knows of one limit: the fleet's rate, and what part of it is this worker's.
 struct Plan {
   MaxRate rate;
   Burst burst = Burst::kSmooth;
-  std::variant<SlotDealing, PartitionDealing> dealing;
+  std::variant<SlotDealing, PartitionDealing, LeaseDealing> dealing;
   bool operator==(const Plan&) const = default;
 };
 

@@ -502,7 +502,7 @@ std::vector<Dispatcher::SubscriptionView> Dispatcher::Subscriptions() const {
       (IsRetry(id) ? view.retry_lanes : view.lanes)
           .push_back({id, lane->next.load(std::memory_order_relaxed),
                       owned == owned_.end() ? -1 : owned->second.feed->LogEnd(),
-                      lane->reader.load(std::memory_order_relaxed)});
+                      lane->reader.load(std::memory_order_relaxed), lane->taken.load(std::memory_order_relaxed)});
     }
     views.push_back(std::move(view));
   }

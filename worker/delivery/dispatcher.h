@@ -73,6 +73,7 @@ class Dispatcher final : public AssignmentListener {
     Offset next = 0;      // everything below is finished
     Offset log_end = -1;  // -1: unknown
     LaneReader reader = LaneReader::kShared;
+    Offset taken = 0;  // everything below has been taken from the log
   };
   struct SubscriptionView {
     std::shared_ptr<const config::Subscription> config;

@@ -93,18 +93,18 @@ Delivery* Lane::Take() {
     const auto offset = (*record)->offset();
     if (offset < next_to_take_) continue;  // read again after a rewind for another lane
     if (OfOthers(**record)) {
-      next_to_take_ = offset + 1;
+      SetNextToTake(offset + 1);
       tracker_.Skip(offset);
       stats_->next.store(tracker_.next(), std::memory_order_relaxed);
       continue;
     }
     if (const auto end = FinishedBefore(offset)) {
       tracker_.SkipFinished({offset, *end});
-      next_to_take_ = *end;
+      SetNextToTake(*end);
       stats_->next.store(tracker_.next(), std::memory_order_relaxed);
       continue;
     }
-    next_to_take_ = offset + 1;
+    SetNextToTake(offset + 1);
     const auto ticket = tracker_.Start(offset);
     std::unique_ptr<Delivery> delivery;
     if (spare_.empty()) {

@@ -143,6 +143,10 @@ class Lane {
 
  private:
   Delivery* Take();
+  void SetNextToTake(Offset offset) {
+    next_to_take_ = offset;
+    stats_->taken.store(offset, std::memory_order_relaxed);
+  }
   /// Less than that many messages, and less than that part of the bytes a lane may hold.
   [[nodiscard]] bool Holds(std::size_t messages, std::size_t part) const;
   [[nodiscard]] std::optional<Offset> FinishedBefore(Offset offset);

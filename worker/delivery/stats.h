@@ -71,9 +71,10 @@ enum class LaneReader : std::uint8_t { kShared, kOwn, kWaitsForOwn };
 
 /// One lane as an operator sees it.
 struct LaneStats {
-  LaneStats(TopicPartition tp, Offset start) : partition(std::move(tp)), next(start) {}
+  LaneStats(TopicPartition tp, Offset start) : partition(std::move(tp)), next(start), taken(start) {}
   const TopicPartition partition;
-  std::atomic<Offset> next;  // everything below is finished
+  std::atomic<Offset> next;   // everything below is finished
+  std::atomic<Offset> taken;  // everything below has been taken from the log
   std::atomic<LaneReader> reader{LaneReader::kShared};
 };
 

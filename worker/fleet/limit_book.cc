@@ -1,6 +1,9 @@
 #include "worker/fleet/limit_book.h"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
+#include <variant>
 
 #include "worker/delivery/retry_record.h"
 #include "worker/runtime/log.h"
@@ -109,49 +112,91 @@ void LimitBook::AddRetryPartitions(const std::string& limit,
   for (const auto& name : retrying) topics[name] = {name, 1, {}, weight};
 }
 
+void LimitBook::PlanShares(Entry& entry, runtime::WallTime now) const {
+  auto& plan = entry.plan;
+  if (options_.by_lease) {
+    const auto* known = std::get_if<ratelimit::LeaseDealing>(&plan.dealing);
+    const std::uint32_t slots = snapshot_->instances.value_or(0);
+    const bool changed = known == nullptr || plan.rate != entry.limit.max_rate || known->slots != slots;
+    std::uint64_t revision = known == nullptr ? 0 : known->revision;
+    if (changed) {
+      // No source's own number would do for all sources; the time of learning orders changes as far as it must: a
+      // worker cuts its share when it has learned of a lower rate since the coordinator learned what it granted by.
+      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+      revision = std::max(revision + 1, static_cast<std::uint64_t>(std::max<decltype(ms)>(ms, 0)));
+    }
+    plan.dealing = ratelimit::LeaseDealing{slots, revision};
+  } else if (auto dealing = DealingOf(entry.limit.name)) {
+    std::visit([&](auto& of) { plan.dealing = std::move(of); }, *dealing);
+  } else if (!entry.limiter) {
+    plan.dealing = ratelimit::PartitionDealing{};
+  } else if (auto* kept = std::get_if<ratelimit::PartitionDealing>(&plan.dealing)) {
+    // A count is not known yet, so the table stays; but what was given up ends at once all the same.
+    std::set<DealtPartition> owned;
+    for (const auto& partition : owned_) owned.insert(InDealing(partition));
+    for (auto& topic : kept->topics) {
+      std::erase_if(topic.owned, [&](std::uint32_t number) { return !owned.contains({topic.name, number}); });
+    }
+  }
+  plan.rate = entry.limit.max_rate;
+  plan.burst = ToRateLimit(entry.limit.burst);
+}
+
 void LimitBook::Replan(runtime::WallTime now) {
   if (!snapshot_) return;
   std::map<std::string, Entry> next;
   for (const auto& limit : snapshot_->limits) {
     Entry entry;
-    const auto known = entries_.find(limit.name);
-    if (known != entries_.end()) entry = std::move(known->second);
-    entry.limit = limit;
-    entry.plan.rate = limit.max_rate;
-    entry.plan.burst = ToRateLimit(limit.burst);
-    if (auto dealing = DealingOf(limit.name)) {
-      entry.plan.dealing = std::move(*dealing);
-    } else if (!entry.limiter) {
-      entry.plan.dealing = ratelimit::PartitionDealing{};
-    } else if (auto* kept = std::get_if<ratelimit::PartitionDealing>(&entry.plan.dealing)) {
-      // A count is not known yet, so the table stays; but what was given up ends at once all the same.
-      std::set<DealtPartition> owned;
-      for (const auto& partition : owned_) owned.insert(InDealing(partition));
-      for (auto& topic : kept->topics) {
-        std::erase_if(topic.owned, [&](std::uint32_t number) { return !owned.contains({topic.name, number}); });
-      }
+    if (auto known = entries_.extract(limit.name)) {
+      entry = std::move(known.mapped());
+    } else if (auto retired = retired_.extract(limit.name)) {
+      entry = std::move(retired.mapped().entry);
     }
+    entry.limit = limit;
+    PlanShares(entry, now);
     if (entry.limiter) {
       entry.limiter->SetPlan(entry.plan, now);
     } else {
-      entry.limiter = std::make_shared<ratelimit::Limiter>(
-          entry.plan, ratelimit::Limiter::Options{options_.timing, options_.phase}, now);
+      ratelimit::Limiter::Options options{options_.timing, options_.phase};
+      if (options_.by_lease) options.by_lease = {limit.name, *options_.by_lease};
+      entry.limiter = std::make_shared<ratelimit::Limiter>(entry.plan, options, now);
     }
     next[limit.name] = std::move(entry);
   }
+  if (options_.by_lease) Retire(entries_, now);
   entries_ = std::move(next);
+}
+
+void LimitBook::Retire(std::map<std::string, Entry>& removed, runtime::WallTime now) {
+  std::erase_if(retired_, [now](const auto& retired) { return retired.second.until < now; });
+  for (auto& [name, entry] : removed) {
+    retired_[name] = {std::move(entry), now + (ratelimit::kLongestLease + 2) * ratelimit::kWindow};
+  }
 }
 
 std::vector<LimitBook::View> LimitBook::Views() const {
   const std::lock_guard lock(mutex_);
   std::vector<View> views;
-  for (const auto& [name, entry] : entries_) views.push_back({name, entry.limit, entry.limiter});
+  for (const auto& [name, entry] : entries_) {
+    View view{name, entry.limit, entry.limiter};
+    if (const auto* lease = std::get_if<ratelimit::LeaseDealing>(&entry.plan.dealing)) {
+      view.terms = {entry.plan.rate, lease->slots, lease->revision};
+    }
+    views.push_back(std::move(view));
+  }
   return views;
+}
+
+std::optional<ratelimit::SlotClaim> LimitBook::Claim() const {
+  const std::lock_guard lock(mutex_);
+  if (!options_.by_lease || !options_.by_lease->slot || !snapshot_ || !snapshot_->instances) return std::nullopt;
+  if (*options_.by_lease->slot >= *snapshot_->instances) return std::nullopt;
+  return ratelimit::Lease::ClaimOf(*options_.by_lease);
 }
 
 std::string LimitBook::Problem() const {
   const std::lock_guard lock(mutex_);
-  if (!snapshot_ || !snapshot_->instances) return "";
+  if (options_.by_lease || !snapshot_ || !snapshot_->instances) return "";
   if (!options_.slot) return "`instances` is set, but the instance name does not end in a number (its slot)";
   if (*options_.slot >= *snapshot_->instances) {
     return "slot " + std::to_string(*options_.slot) + " is not below `instances` " +

@@ -12,12 +12,14 @@
 
 namespace posthorn::fleet {
 
-/// Static shares: what part of each limit is this worker's, from the watched configuration (slot k of N) or, when that
-/// names no N, from the partitions it owns. In the latter, whoever owns the partition of the retry topic in which a
+/// What part of each limit is this worker's. Static shares: from the watched configuration (slot k of N) or, when that
+/// names no N, from the partitions it owns; there whoever owns the partition of the retry topic in which a
 /// subscription's parked messages are has a part too (a sixteenth of the limit), or they would wait for ever where it
-/// has no other.
+/// has no other. By lease: from what the limiters are granted (control_node.h), and from the
+/// slot without a lease.
 ///
-/// One Limiter per limit, kept over revisions. A limit that is removed and added again begins anew, a window later.
+/// One Limiter per limit, kept over revisions. A limit that is removed and added again begins anew, a window later; by
+/// lease it is kept over that as well, since a share it still holds must not be spent twice.
 /// Threads  Any; a change of the configuration or of ownership takes one lock, delivery attempts none of it.
 /// Errors   `instances` without a slot in the instance name, or a slot not below it, means no share; it is logged and
 ///          shown by Problem().
@@ -28,6 +30,7 @@ class LimitBook final : public delivery::Limits {
     double phase = 0;                   // see ratelimit::Limiter::Options
     ratelimit::Timing timing;
     std::string retry_topic{};  // the fleet's; empty: none
+    std::optional<ratelimit::Lease::Process> by_lease = std::nullopt;  // unset: static shares
   };
   explicit LimitBook(Options options) : options_(options) {}
 
@@ -42,8 +45,11 @@ class LimitBook final : public delivery::Limits {
     std::string name;
     config::Limit limit;
     std::shared_ptr<ratelimit::Limiter> limiter;
+    ratelimit::Terms terms = {};  // by lease; the revision rises with each change that this worker has learned of
   };
   [[nodiscard]] std::vector<View> Views() const;
+  /// This process's slot in the limits by lease. nullopt: it has none.
+  [[nodiscard]] std::optional<ratelimit::SlotClaim> Claim() const;
   /// Why this worker has no share although it could have work; empty when all is well.
   [[nodiscard]] std::string Problem() const;
 
@@ -54,6 +60,8 @@ class LimitBook final : public delivery::Limits {
     std::shared_ptr<ratelimit::Limiter> limiter;
   };
   void Replan(runtime::WallTime now);
+  void Retire(std::map<std::string, Entry>& removed, runtime::WallTime now);
+  void PlanShares(Entry& entry, runtime::WallTime now) const;
   [[nodiscard]] std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>> DealingOf(
       const std::string& limit) const;
   /// The name of a partition in the dealing: there, one of the retry topic is a topic of its own.
@@ -68,6 +76,11 @@ class LimitBook final : public delivery::Limits {
   std::map<std::string, std::uint32_t> partition_counts_;
   std::set<delivery::TopicPartition> owned_;
   std::map<std::string, Entry> entries_;
+  struct Retired {
+    Entry entry;
+    runtime::WallTime until{};
+  };
+  std::map<std::string, Retired> retired_;  // by lease: removed, and something of it may still be held
 };
 
 }  // namespace posthorn::fleet

@@ -1,0 +1,55 @@
+#include "worker/fleet/clock_offset.h"
+
+#include <gtest/gtest.h>
+
+namespace posthorn::fleet {
+namespace {
+
+using runtime::WallTime;
+using std::chrono::milliseconds;
+
+WallTime At(std::int64_t ms) { return WallTime(milliseconds(1'793'000'000'000 + ms)); }
+
+TEST(ClockOffsetTest, NothingIsKnownBeforeAnythingWasMeasured) {
+  const ClockOffset clock;
+  EXPECT_FALSE(clock.Estimate());
+  EXPECT_FALSE(clock.Beyond(milliseconds(0)));
+}
+
+TEST(ClockOffsetTest, LiesBetweenSentAndKnown) {
+  ClockOffset clock;
+  clock.Add(0, At(1000), At(900), At(1004));  // ahead by 100 ms, 4 ms under way
+  const auto bounds = clock.Estimate().value();
+  EXPECT_LE(bounds.least, milliseconds(100));
+  EXPECT_GE(bounds.most, milliseconds(100));
+  EXPECT_LE(bounds.most - bounds.least, milliseconds(5));
+  EXPECT_FALSE(clock.Beyond(milliseconds(100)));
+  EXPECT_TRUE(clock.Beyond(milliseconds(98)));
+}
+
+TEST(ClockOffsetTest, ASlowAnswerProvesNothing) {
+  ClockOffset clock;
+  clock.Add(0, At(0), At(800), At(900));  // stored late, on a right clock
+  EXPECT_FALSE(clock.Beyond(milliseconds(100)));
+  clock.Add(0, At(1000), At(1002), At(1003));
+  EXPECT_LE(clock.Estimate()->most, milliseconds(1));
+}
+
+TEST(ClockOffsetTest, AClockThatWasSetIsSeenAfterTheOldSamples) {
+  ClockOffset clock;
+  for (int i = 0; i < 20; ++i) clock.Add(0, At(1000 * i), At(1000 * i), At(1000 * i + 1));
+  EXPECT_FALSE(clock.Beyond(milliseconds(100)));
+  for (std::size_t i = 0; i < ClockOffset::kSamples; ++i) clock.Add(0, At(30'000), At(29'000), At(30'002));
+  EXPECT_TRUE(clock.Beyond(milliseconds(100)));
+}
+
+TEST(ClockOffsetTest, OneBrokerOfThreeWithABadClockChangesNothing) {
+  ClockOffset clock;
+  clock.Add(0, At(1000), At(1000), At(1001));
+  clock.Add(1, At(1000), At(5000), At(1001));
+  clock.Add(2, At(1000), At(1001), At(1002));
+  EXPECT_FALSE(clock.Beyond(milliseconds(100)));
+}
+
+}  // namespace
+}  // namespace posthorn::fleet

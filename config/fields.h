@@ -56,6 +56,9 @@ void VisitFields(D& d, Visit&& visit) {
   visit("memory", d.memory);
   visit("shutdown_timeout", d.shutdown_timeout);
   visit("shares", d.shares);
+  visit("control.kafka", d.control_kafka);
+  visit("control.partitions", d.control_partitions);
+  visit("control.replication", d.control_replication);
   visit("log.level", d.log_level);
   visit("log.format", d.log_json);
   visit("own_readers", d.own_readers);

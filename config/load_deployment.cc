@@ -19,7 +19,9 @@ constexpr std::string_view kOverride = "--set";
 // `kafka.bootstrap.servers` is one setting of `kafka`; elsewhere dots part sections.
 std::vector<std::string> KeyParts(std::string_view key) {
   constexpr std::string_view kKafka = "kafka.";
+  constexpr std::string_view kControl = "control.kafka.";
   if (key.starts_with(kKafka)) return {"kafka", std::string(key.substr(kKafka.size()))};
+  if (key.starts_with(kControl)) return {"control", "kafka", std::string(key.substr(kControl.size()))};
   std::vector<std::string> parts(1);
   for (const char c : key) {
     if (c == '.') {
@@ -103,7 +105,7 @@ Loaded<Deployment> Load(const Source& source, const std::vector<std::string>& ov
     VisitFields(deployment, [&](std::string_view name, auto& field) {
       if (name == key) Assign(field, value);
     });
-    if (key == "kafka") ReadKafka(deployment, std::get<std::vector<TextEntry>>(value));
+    if (key == "kafka" || key == "control.kafka") ReadKafka(deployment, std::get<std::vector<TextEntry>>(value));
     if (key == "membership") {
       membership_given = true;
       membership = &node;
@@ -118,6 +120,12 @@ Loaded<Deployment> Load(const Source& source, const std::vector<std::string>& ov
   const bool kafka_map = kafka != nullptr && (kafka->kind == Node::Kind::kMap || kafka->kind == Node::Kind::kNull);
   if (kafka_map && kafka->Find("bootstrap.servers") == nullptr) {
     reader.AddFault(*kafka, "kafka.bootstrap.servers", "", "is needed");
+  }
+  const Node* control = root.Find("control");
+  const Node* other = control != nullptr ? control->Find("kafka") : nullptr;
+  if (other != nullptr && other->kind == Node::Kind::kMap && !other->keys.empty() &&
+      other->Find("bootstrap.servers") == nullptr) {
+    reader.AddFault(*other, "control.kafka.bootstrap.servers", "", "is needed");
   }
   const Node* subscriptions = root.Find("subscriptions");
   const bool no_source = subscriptions != nullptr && subscriptions->kind != Node::Kind::kScalar &&

@@ -97,6 +97,9 @@ struct Deployment {
   std::uint64_t memory = 256ull << 20;       // bytes
   Milliseconds shutdown_timeout{30'000};
   Shares shares = Shares::kStatic;
+  std::map<std::string, std::string> control_kafka;  // of the control topics; empty: as `kafka`; values may be secrets
+  std::uint32_t control_partitions = 4;              // of the control topics, where they are made
+  std::optional<std::uint32_t> control_replication;
   std::string log_level = "info";
   bool log_json = false;
   std::uint32_t own_readers = 4;                   // per partition
@@ -106,7 +109,7 @@ struct Deployment {
   std::uint32_t retry_partitions = 3;     // of the retry topic, where it is made
   std::optional<std::uint32_t> retry_replication;
   Milliseconds retry_retention{14 * 86'400'000};
-  std::vector<std::string> secret_kafka;  // names of the Kafka settings whose values are never shown
+  std::vector<std::string> secret_kafka;  // names of the Kafka settings whose values are never shown, of both maps
   bool operator==(const Deployment&) const = default;
 };
 

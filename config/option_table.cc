@@ -127,8 +127,40 @@ constexpr auto kDeployment = std::to_array<Option>({
      .choices = kShares,
      .reload = Reload::kStart,
      .help =
-         "How a max-rate is dealt among the workers. `static`: total/N by slot when `instances` is set, otherwise by "
-         "the partitions a worker owns."},
+         "How a max-rate is dealt among the workers, the same in all of a fleet. `adaptive`: to those that have work, "
+         "by "
+         "leases that one of the workers grants over the control topics; without a lease a worker has its slot's part "
+         "when `instances` is set, otherwise it waits. `static`: total/N by slot when `instances` is set, otherwise by "
+         "the partitions a worker owns; nobody coordinates."},
+    {.path = "control",
+     .type = Type::kSection,
+     .reload = Reload::kStart,
+     .help = "The control topics of adaptive shares, `<fleet>.demand` and `<fleet>.grants`."},
+    {.path = "control.kafka",
+     .type = Type::kTextMap,
+     .secret = true,
+     .reload = Reload::kStart,
+     .check = &CheckKafkaValue,
+     .check_key = &CheckKafkaSetting,
+     .help =
+         "librdkafka's settings for another cluster that holds them: fleets of the same name in several data centres "
+         "share their max-rates when they name the same one. Unset: as `kafka`."},
+    {.path = "control.partitions",
+     .type = Type::kInteger,
+     .fallback = "4",
+     .min = "1",
+     .max = "1000",
+     .reload = Reload::kStart,
+     .help = "How many the topics are made with: among so many workers the work of coordinating is divided, limit by "
+             "limit. Never add partitions to the topics while workers run."},
+    {.path = "control.replication",
+     .type = Type::kInteger,
+     .min = "1",
+     .max = "100",
+     .reload = Reload::kStart,
+     .help =
+         "Replicas where the topics are made; with 3 or more `min.insync.replicas` is 2, otherwise 1. Unset: as the "
+         "brokers have it."},
     {.path = "log", .type = Type::kSection, .reload = Reload::kStart, .help = "What the worker writes to stderr."},
     {.path = "log.level",
      .type = Type::kEnum,
@@ -167,8 +199,10 @@ constexpr auto kDeployment = std::to_array<Option>({
      .min = "0ms",
      .max = "10s",
      .reload = Reload::kStart,
-     .help = "Largest difference between the clocks of two workers. A share that was gained begins that much later, so "
-             "that no second is spent twice. Raise it when clocks are kept badly."},
+     .help =
+         "Largest difference between the clocks of two workers. A share that was gained begins that much later, so "
+         "that no second is spent twice. With adaptive shares a worker whose clock differs by more from the brokers' "
+         "delivers nothing under limits. Raise it when clocks are kept badly."},
     {.path = "max_unfinished",
      .type = Type::kInteger,
      .fallback = "10000",

@@ -37,8 +37,9 @@ using NewTopicPtr = std::unique_ptr<rd_kafka_NewTopic_t, Deleter<&rd_kafka_NewTo
 
 class AckedProducer::Impl {
  public:
-  Impl(const ClientConfig& config, std::vector<Topic> topics, ClientPtr client)
+  Impl(const ClientConfig& config, Role role, std::vector<Topic> topics, ClientPtr client)
       : config_(config),
+        role_(role),
         topics_(std::move(topics)),
         client_(std::move(client)),
         stats_(topics_.size()),
@@ -99,6 +100,7 @@ class AckedProducer::Impl {
   void Complain(rd_kafka_resp_err_t error, const std::string& text, const std::string& what);
 
   const ClientConfig config_;
+  const Role role_;
   const std::vector<Topic> topics_;
   std::atomic<bool> stop_{false};
 
@@ -182,7 +184,7 @@ void AckedProducer::Impl::AnswerRefused() {
     refused = std::exchange(refused_, {});
     for (const auto& waiting : refused) Answered(waiting.topic, false);
   }
-  for (auto& waiting : refused) waiting.done({std::nullopt, waiting.too_large});
+  for (auto& waiting : refused) waiting.done({std::nullopt, waiting.too_large, std::nullopt});
 }
 
 void AckedProducer::Impl::Serve(const rd_kafka_event_t& constant) {
@@ -216,8 +218,15 @@ void AckedProducer::Impl::Delivered(const rd_kafka_message_t& message) {
     Answered(waiting.topic, good);
   }
   if (!good) Complain(message.err, rd_kafka_message_errstr(&message), topics_[waiting.topic].name);
-  waiting.done(
-      {good ? std::optional(message.offset) : std::nullopt, message.err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE});
+  Answer answer;
+  answer.too_large = message.err == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+  if (good) {
+    answer.offset = message.offset;
+    auto stamped_by = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+    const auto stamp = rd_kafka_message_timestamp(&message, &stamped_by);
+    if (stamped_by == RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME) answer.stored_ms = stamp;
+  }
+  waiting.done(answer);
 }
 
 void AckedProducer::Impl::Complain(rd_kafka_resp_err_t error, const std::string& text, const std::string& topic) {
@@ -291,7 +300,7 @@ void AckedProducer::Impl::TopicCreated(const rd_kafka_event_t& constant) {
 // After a fatal error an idempotent producer takes and sends nothing more.
 void AckedProducer::Impl::Renew() {
   std::string error;
-  auto fresh = NewClient(config_, Role::kProducer, error);
+  auto fresh = NewClient(config_, role_, error);
   if (fresh == nullptr) {
     Complain(RD_KAFKA_RESP_ERR__FATAL, error, "");
     return;
@@ -317,11 +326,12 @@ AckedProducer::AckedProducer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)
 AckedProducer::~AckedProducer() = default;
 
 std::shared_ptr<AckedProducer> AckedProducer::Create(const ClientConfig& config, std::vector<Topic> topics,
-                                                     std::string& error) {
-  auto client = NewClient(config, Role::kProducer, error);
+                                                     std::string& error, Pace pace) {
+  const Role role = pace == Pace::kControl ? Role::kControlProducer : Role::kProducer;
+  auto client = NewClient(config, role, error);
   if (client == nullptr) return nullptr;
   return std::shared_ptr<AckedProducer>(
-      new AckedProducer(std::make_unique<Impl>(config, std::move(topics), std::move(client))));
+      new AckedProducer(std::make_unique<Impl>(config, role, std::move(topics), std::move(client))));
 }
 
 void AckedProducer::Ensure(std::size_t topic) { impl_->Ensure(topic); }

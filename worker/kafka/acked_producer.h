@@ -20,7 +20,7 @@ namespace posthorn::kafka {
 ///
 /// Threads  Write and stats from any thread, never blocking. `done` on the producer's thread; on destruction what is
 ///          not acknowledged within 2 s is answered from the destroying thread.
-/// Time     An answer after at most 30 s without an acknowledgement; at once when the client's queue is full.
+/// Time     An answer after at most 30 s (Pace) without an acknowledgement; at once when the client's queue is full.
 /// Errors   A fatal error of the client (a lost sequence) replaces it by a new one.
 class AckedProducer {
  public:
@@ -47,12 +47,18 @@ class AckedProducer {
   struct Answer {
     std::optional<std::int64_t> offset;  // unset: not acknowledged, it may be written or not
     bool too_large = false;              // not written, and never will be: the topic takes no record of that size
+    std::optional<std::int64_t>
+        stored_ms;  // when, by the broker's clock; unset where the topic does not stamp records so
   };
   using Done = std::function<void(const Answer& answer)>;
 
+  enum class Pace : std::uint8_t {
+    kCareful,  // a few milliseconds to collect records in; up to 30 s until they are stored
+    kControl,  // at once; what is not stored after 5 s is of no use any more
+  };
   /// Null and `error` set when the client cannot be made (see ClientConfig::Faults). Opens no connection yet.
   static std::shared_ptr<AckedProducer> Create(const ClientConfig& config, std::vector<Topic> topics,
-                                               std::string& error);
+                                               std::string& error, Pace pace = Pace::kCareful);
   ~AckedProducer();
   AckedProducer(const AckedProducer&) = delete;
   AckedProducer& operator=(const AckedProducer&) = delete;

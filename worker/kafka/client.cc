@@ -98,8 +98,19 @@ bool IsFor(Role role, const std::string& key) {
                                                                   "max.in.flight",
                                                                   "delivery.report.only.error"};
   const auto in = [&](const auto& list) { return std::find(list.begin(), list.end(), key) != list.end(); };
-  if (in(kConsumerOnly)) return role == Role::kMember || role == Role::kReader || role == Role::kScan;
-  if (in(kProducerOnly)) return role == Role::kProducer;
+  switch (role) {
+    case Role::kMember:
+    case Role::kReader:
+    case Role::kScan:
+    case Role::kControlMember:
+    case Role::kControlReader:
+      return !in(kProducerOnly);
+    case Role::kProducer:
+    case Role::kControlProducer:
+      return !in(kConsumerOnly);
+    case Role::kAdmin:
+      return !in(kProducerOnly) && !in(kConsumerOnly);
+  }
   return true;
 }
 
@@ -117,6 +128,12 @@ const char* ToString(Role role) {
       return "producer";
     case Role::kScan:
       return "scan";
+    case Role::kControlMember:
+      return "control member";
+    case Role::kControlReader:
+      return "control reader";
+    case Role::kControlProducer:
+      return "control producer";
   }
   return "";
 }
@@ -155,6 +172,8 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
     good = good && set_all({{"linger.ms", "5"}, {"message.timeout.ms", "30000"}, {"message.max.bytes", "1000000000"}});
   if (role == Role::kScan)
     good = good && set_all({{"queued.max.messages.kbytes", "8192"}, {"fetch.wait.max.ms", "10"}});
+  if (role == Role::kControlMember || role == Role::kControlReader)
+    good = good && set_all({{"fetch.wait.max.ms", "100"}, {"fetch.error.backoff.ms", "100"}});
   for (const auto& [key, value] : config.settings())
     if (IsFor(role, key)) good = good && setter.Set(key, value);
 
@@ -197,7 +216,25 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
                             {"enable.partition.eof", "true"},
                             {"auto.offset.reset", "earliest"}});
   }
-  if (role == Role::kProducer) {
+  if (role == Role::kControlMember || role == Role::kControlReader) {
+    good = good && set_all({{"group.id", config.fleet() + ".@control"},
+                            {"enable.auto.commit", "false"},
+                            {"enable.auto.offset.store", "false"}});
+    if (role == Role::kControlMember) {
+      // Whoever takes over has until the leases end, whatever the sessions of the data consumers are.
+      good = good && set_all({{"partition.assignment.strategy", "cooperative-sticky"},
+                              {"session.timeout.ms", "6000"},
+                              {"heartbeat.interval.ms", "500"},
+                              {"enable.partition.eof", "false"},
+                              {"auto.offset.reset", "latest"}});
+      rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR);
+    } else {
+      good = good && set_all({{"enable.partition.eof", "true"}, {"auto.offset.reset", "earliest"}});
+    }
+    setter.Try("fetch.queue.backoff.ms", "10");
+  }
+  if (role == Role::kControlProducer) good = good && set_all({{"linger.ms", "0"}, {"message.timeout.ms", "5000"}});
+  if (role == Role::kProducer || role == Role::kControlProducer) {
     good = good && set_all({{"enable.idempotence", "true"}});
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
   }
@@ -208,7 +245,7 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
 
 ClientPtr NewClient(ConfPtr conf, Role role, std::string& error) {
   std::array<char, 512> text{};
-  const auto type = role == Role::kProducer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER;
+  const auto type = role == Role::kProducer || role == Role::kControlProducer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER;
   ClientPtr client(rd_kafka_new(type, conf.get(), text.data(), text.size()));
   if (client == nullptr) {
     error = text.data();

@@ -12,11 +12,14 @@ namespace posthorn::kafka {
 
 /// What a client is for; each role has settings of its own.
 enum class Role {
-  kMember,    // the data consumer, member of the fleet's group
-  kReader,    // further readers of partitions, in no group
-  kAdmin,     // questions and offsets; never fetches
-  kProducer,  // acknowledged by all in-sync replicas
-  kScan,      // reads a part of a log once, in no group
+  kMember,           // the data consumer, member of the fleet's group
+  kReader,           // further readers of partitions, in no group
+  kAdmin,            // questions and offsets; never fetches
+  kProducer,         // acknowledged by all in-sync replicas
+  kScan,             // reads a part of a log once, in no group
+  kControlMember,    // member of the group of coordinators, reads the demand it is given
+  kControlReader,    // reads all grants, in no group
+  kControlProducer,  // as kProducer, at once, for what is soon of no use
 };
 const char* ToString(Role role);
 

@@ -62,6 +62,13 @@ ClientConfig ClientConfig::From(const config::Deployment& deployment, bool embed
   return result;
 }
 
+ClientConfig ClientConfig::ForControl(const config::Deployment& deployment) {
+  ClientConfig result = From(deployment);
+  if (!deployment.control_kafka.empty()) result.settings_ = deployment.control_kafka;
+  result.static_member_ = false;
+  return result;
+}
+
 std::vector<std::string> ClientConfig::Faults() const {
   std::vector<std::string> faults;
   if (fleet_.empty()) faults.emplace_back("fleet: must be set");
@@ -96,7 +103,8 @@ std::vector<std::string> ClientConfig::Faults() const {
                      ")");
   if (!faults.empty()) return faults;
   // What depends on several settings at once only shows when a client is made. This opens no connection yet.
-  for (const Role role : {Role::kMember, Role::kReader, Role::kAdmin, Role::kProducer, Role::kScan}) {
+  for (const Role role : {Role::kMember, Role::kReader, Role::kAdmin, Role::kProducer, Role::kScan,
+                          Role::kControlMember, Role::kControlReader, Role::kControlProducer}) {
     std::string error;
     ConfPtr conf = BuildConf(*this, role, error);
     if (conf != nullptr) {

@@ -21,6 +21,9 @@ class ClientConfig {
   /// waiting fetches late.
   static ClientConfig From(const config::Deployment& deployment, bool embedded = false);
 
+  /// For the control topics: the deployment's `control.kafka` where it is given, otherwise its `kafka`.
+  static ClientConfig ForControl(const config::Deployment& deployment);
+
   /// Everything wrong with the settings, one sentence per fault, naming key, value (secrets masked) and rule. Empty:
   /// every client of this room can be made. Opens no connection.
   [[nodiscard]] std::vector<std::string> Faults() const;

@@ -93,6 +93,20 @@ TEST(LoadDeploymentTest, OverridesReplaceAndAdd) {
   EXPECT_EQ(loaded.value->admin, "");
 }
 
+TEST(LoadDeploymentTest, TheControlTopicsMayBeElsewhere) {
+  EXPECT_THAT(LoadText(kDeploymentText).value->control_kafka, IsEmpty());
+  const auto loaded =
+      LoadText(kDeploymentText, {"control.kafka.bootstrap.servers=far:1", "control.kafka.sasl.password=p",
+                                 "control.partitions=8", "control.replication=3"});
+  ASSERT_TRUE(loaded) << ToString(loaded.faults);
+  EXPECT_EQ(loaded.value->control_kafka.at("bootstrap.servers"), "far:1");
+  EXPECT_THAT(loaded.value->secret_kafka, ElementsAre("sasl.password"));
+  EXPECT_EQ(loaded.value->control_partitions, 8u);
+  EXPECT_EQ(loaded.value->control_replication, 3u);
+  EXPECT_THAT(Paths(LoadText(kDeploymentText, {"control.kafka.client.id=x"}).faults),
+              ElementsAre("control.kafka.bootstrap.servers"));
+}
+
 TEST(LoadDeploymentTest, OverridesAloneMakeADeployment) {
   EXPECT_TRUE(LoadText("", {"fleet=f", "kafka.bootstrap.servers=h:1", "subscriptions.file=s"}));
 }
@@ -114,7 +128,7 @@ TEST(LoadDeploymentTest, OnlyWordsOfTheTableOverride) {
 TEST(LoadDeploymentTest, AllFaultsAtOnce) {
   const auto faults = LoadText(
                           "instance: ${NONE}\nkafka: { group.id: x }\nshards: 0\nmemory: 5\nunknown_thing: 1\n"
-                          "shares: adaptive\nsubscriptions: { etcd: { url: x } }\nlog: loud\n")
+                          "shares: dynamic\nsubscriptions: { etcd: { url: x } }\nlog: loud\n")
                           .faults;
   EXPECT_THAT(Paths(faults), ::testing::UnorderedElementsAre("fleet", "instance", "kafka.group.id",
                                                              "kafka.bootstrap.servers", "shards", "memory",

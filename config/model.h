@@ -96,7 +96,7 @@ struct Deployment {
   std::uint32_t shards = 0;                  // 0: one per core
   std::uint64_t memory = 256ull << 20;       // bytes
   Milliseconds shutdown_timeout{30'000};
-  Shares shares = Shares::kStatic;
+  Shares shares = Shares::kAdaptive;
   std::map<std::string, std::string> control_kafka;  // of the control topics; empty: as `kafka`; values may be secrets
   std::uint32_t control_partitions = 4;              // of the control topics, where they are made
   std::optional<std::uint32_t> control_replication;

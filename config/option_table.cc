@@ -10,8 +10,7 @@ namespace posthorn::config {
 namespace {
 
 constexpr std::array<Choice, 2> kMemberships{{{"static"}, {"dynamic"}}};
-constexpr std::array<Choice, 2> kShares{
-    {{"static"}, {"adaptive", "shares that follow the demand need the fleet's coordinator"}}};
+constexpr std::array<Choice, 2> kShares{{{"static"}, {"adaptive"}}};
 constexpr std::array<Choice, 4> kLogLevels{{{"debug"}, {"info"}, {"warning"}, {"error"}}};
 constexpr std::array<Choice, 2> kLogFormats{{{"text"}, {"json"}}};
 constexpr std::array<Choice, 2> kBursts{{{"smooth"}, {"window"}}};
@@ -123,7 +122,7 @@ constexpr auto kDeployment = std::to_array<Option>({
      .help = "How long a stopping worker waits for requests on the wire. Keep it below the grace of whoever stops it."},
     {.path = "shares",
      .type = Type::kEnum,
-     .fallback = "static",
+     .fallback = "adaptive",
      .choices = kShares,
      .reload = Reload::kStart,
      .help =

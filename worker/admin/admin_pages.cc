@@ -4,6 +4,7 @@
 #include "worker/admin/pages.h"
 #include "worker/admin/worker_metrics.h"
 #include "worker/admin/worker_view.h"
+#include "worker/fleet/control_plane.h"
 #include "worker/kafka/retry_producer.h"
 
 namespace posthorn::admin {
@@ -29,6 +30,10 @@ std::shared_ptr<const WorkerView> ViewOf(AdminSources sources) {
   view->snapshot = [dispatcher = sources.dispatcher] { return dispatcher->snapshot(); };
   view->owned_partitions = [dispatcher = sources.dispatcher] { return dispatcher->owned_partitions(); };
   view->limits = [limits = sources.limits] { return limits->Views(); };
+  view->control = [control = sources.control]() -> std::optional<fleet::ControlView> {
+    if (control == nullptr) return std::nullopt;
+    return control->View();
+  };
   view->limit_problem = [limits = sources.limits] { return limits->Problem(); };
   view->config = [watch = sources.watch] { return watch->State(); };
   view->membership = [membership = sources.membership] { return membership->state(); };

@@ -16,8 +16,9 @@ class Dispatcher;
 struct MemoryBudget;
 }  // namespace posthorn::delivery
 namespace posthorn::fleet {
+class ControlPlane;
 class LimitBook;
-}
+}  // namespace posthorn::fleet
 namespace posthorn::kafka {
 class KafkaDeadLetterSink;
 class KafkaOffsetStore;
@@ -33,7 +34,8 @@ namespace posthorn::admin {
 
 struct WorkerView;
 
-/// The parts of a worker the admin address tells about. All of them are needed and outlive the server.
+/// The parts of a worker the admin address tells about. All of them outlive the server, and are needed but where
+/// null is said to mean something.
 struct AdminSources {
   std::string instance;
   std::optional<std::uint32_t> slot;
@@ -41,6 +43,7 @@ struct AdminSources {
   std::vector<runtime::Loop*> loops;  // one per shard
   const delivery::Dispatcher* dispatcher = nullptr;
   const fleet::LimitBook* limits = nullptr;
+  const fleet::ControlPlane* control = nullptr;  // null: static shares
   const config::ConfigWatch* watch = nullptr;
   const kafka::Membership* membership = nullptr;
   const kafka::KafkaOffsetStore* offsets = nullptr;

@@ -92,8 +92,98 @@ json::object HealthObject(const delivery::EndpointHealth& health, const runtime:
                         : json::value(runtime::FormatRfc3339(now.wall + (view.until - now.steady)))}};
 }
 
+const char* ToString(ratelimit::Lease::Source source) {
+  switch (source) {
+    case ratelimit::Lease::Source::kLease:
+      return "lease";
+    case ratelimit::Lease::Source::kFallback:
+      return "slot";
+    case ratelimit::Lease::Source::kNothing:
+      return "nothing";
+  }
+  return "";
+}
+
+json::value Seconds(const std::optional<runtime::Nanoseconds>& time) {
+  return time ? json::value(std::chrono::duration<double>(*time).count()) : json::value(nullptr);
+}
+
+/// What this worker has of the limit by lease, and who grants it.
+json::object LeaseObject(const fleet::LeaseView& view) {
+  const auto& lease = view.lease;
+  return {{"share_from", ToString(lease.cap.source)},
+          {"lease_age", Seconds(view.lease_age)},
+          {"lease_until", lease.covered_until ? json::value(*lease.covered_until) : json::value(nullptr)},
+          {"waits_for_lease", view.waits},
+          {"demand", view.demand.next_window},
+          {"starved", view.starved},
+          {"coordinator", TextOrNull(view.coordinator)},
+          {"epoch", view.epoch},
+          {"control_partition", view.partition}};
+}
+
+json::array Coordinated(const fleet::ControlView& control) {
+  json::array partitions;
+  for (const auto& partition : control.coordinated) {
+    json::array limits;
+    for (const auto& limit : partition.limits) {
+      json::array workers;
+      for (std::size_t i = 0; i < limit.view.members.size(); ++i) {
+        const auto& member = limit.view.members[i];
+        workers.push_back(json::object{{"instance", limit.instances[i]},
+                                       {"live", member.live},
+                                       {"share", member.share},
+                                       {"exposure", member.exposure},
+                                       {"demand", member.demand},
+                                       {"used_last_window", member.used_before},
+                                       {"starved", member.starved}});
+      }
+      limits.push_back(json::object{{"name", limit.name},
+                                    {"total", limit.view.total},
+                                    {"exposure", limit.view.exposure},
+                                    {"senseless_reports", limit.view.senseless_reports},
+                                    {"workers", std::move(workers)}});
+    }
+    partitions.push_back(json::object{{"control_partition", partition.partition},
+                                      {"leading", partition.phase == ratelimit::Coordinator::Phase::kLeading},
+                                      {"epoch", partition.epoch},
+                                      {"limits", std::move(limits)}});
+  }
+  return partitions;
+}
+
+json::value ControlObject(const std::optional<fleet::ControlView>& control) {
+  if (!control) return nullptr;
+  const auto offset = control->clock_offset ? std::optional(control->clock_offset->middle()) : std::nullopt;
+  return json::object{{"partitions", control->partitions},
+                      {"clock_offset", Seconds(offset)},
+                      {"clock_fenced", control->clock_fenced},
+                      {"permits_above_limit", control->above_total},
+                      {"coordinated", Coordinated(*control)}};
+}
+
+using Leases = std::map<std::string, fleet::LeaseView>;
+
+Leases LeasesOf(const std::optional<fleet::ControlView>& control) {
+  Leases leases;
+  if (!control) return leases;
+  for (const auto& view : control->limits) leases.emplace(view.limit, view);
+  return leases;
+}
+
+json::value LeaseOf(const Leases& leases, const std::string& limit) {
+  const auto found = leases.find(limit);
+  return found == leases.end() ? json::value(nullptr) : json::value(LeaseObject(found->second));
+}
+
+json::value CoordinatorOf(const Leases& leases, const std::string& limit) {
+  const auto found = leases.find(limit);
+  return found == leases.end() ? json::value(nullptr) : TextOrNull(found->second.coordinator);
+}
+
 json::object SubscriptionObject(const SubscriptionView& view,
-                                const std::map<std::string, fleet::LimitBook::View>& limits, const runtime::Now& at) {
+                                const std::map<std::string, fleet::LimitBook::View>& limits, const Leases& leases,
+                                const runtime::Now& at) {
   const auto now = at.wall;
   const auto& config = *view.config;
   const auto& shared = *view.shared;
@@ -108,6 +198,7 @@ json::object SubscriptionObject(const SubscriptionView& view,
           {"limit", TextOrNull(config.limit)},
           {"max_rate", limited ? json::value(limit->second.limit.max_rate.ToString()) : json::value(nullptr)},
           {"partial_limit", limited ? json::value(limit->second.limiter->PartialLimit(now)) : json::value(nullptr)},
+          {"lease", LeaseOf(leases, config.limit)},
           {"rate", AttemptsIn(shared, ratelimit::LabelAt(now) - 1)},
           {"in_flight", shared.Sum(&ShardStats::in_flight)},
           {"waiting_for_permit", shared.Sum(&ShardStats::waiting_for_permit)},
@@ -130,10 +221,11 @@ Response SubscriptionsPage(const WorkerView& view, const Request& request) {
   const auto now = view.clock->Read();
   std::map<std::string, fleet::LimitBook::View> limits;
   for (auto& limit : view.limits()) limits.emplace(limit.name, limit);
+  const auto leases = LeasesOf(view.control());
   json::array list;
   for (const auto& subscription : view.subscriptions()) {
     if (wanted != nullptr && subscription.config->name != *wanted) continue;
-    list.push_back(SubscriptionObject(subscription, limits, now));
+    list.push_back(SubscriptionObject(subscription, limits, leases, now));
   }
   if (wanted != nullptr && list.empty()) return JsonError(404, "no subscription of that name");
   return JsonPage(json::object{
@@ -149,6 +241,8 @@ Response FleetPage(const WorkerView& view) {
   for (const auto& partition : membership.owned) {
     owned.push_back(json::object{{"topic", partition.topic}, {"partition", partition.partition}});
   }
+  const auto control = view.control();
+  const auto leases = LeasesOf(control);
   json::array limits;
   for (const auto& limit : view.limits()) {
     // The share first: it moves the limiter on to the running window, so that the last one is closed.
@@ -157,14 +251,18 @@ Response FleetPage(const WorkerView& view) {
                                   {"max_rate", limit.limit.max_rate.ToString()},
                                   {"total", limit.limit.max_rate.Total(label)},
                                   {"partial_limit", partial},
-                                  {"used_last_window", limit.limiter->UsedIn(label - 1)}});
+                                  {"used_last_window", limit.limiter->UsedIn(label - 1)},
+                                  {"coordinator", CoordinatorOf(leases, limit.name)},
+                                  {"lease", LeaseOf(leases, limit.name)}});
   }
   const auto by_slot = snapshot && snapshot->instances;
   const auto problem = view.limit_problem();
   return JsonPage(json::object{{"instance", view.instance},
                                {"slot", view.slot ? json::value(*view.slot) : json::value(nullptr)},
                                {"instances", by_slot ? json::value(*snapshot->instances) : json::value(nullptr)},
-                               {"shares_by", by_slot ? "slot" : "partition"},
+                               {"shares_by", control   ? "lease"
+                                             : by_slot ? "slot"
+                                                       : "partition"},
                                {"problem", TextOrNull(problem)},
                                {"member", membership.joined && !membership.fenced},
                                {"confirmed", view.membership_confirmed()},
@@ -172,7 +270,8 @@ Response FleetPage(const WorkerView& view) {
                                {"last_error", TextOrNull(membership.last_error)},
                                {"owned_partitions", std::move(owned)},
                                {"window", label},
-                               {"limits", std::move(limits)}});
+                               {"limits", std::move(limits)},
+                               {"control", ControlObject(control)}});
 }
 
 Response LabelsPage(const WorkerView& view, const Request& request) {

@@ -105,6 +105,39 @@ void AddKafka(MetricSamples& out, const WorkerView& view) {
   out.Add(Metric::kRetryIgnored, {}, Number(view.retry_ignored()));
 }
 
+void AddControl(MetricSamples& out, const fleet::ControlView& control, ratelimit::Label label,
+                const std::vector<fleet::LimitBook::View>& limits) {
+  for (const auto& limit : limits) out.Add(Metric::kLimitTotal, {limit.name}, Number(limit.terms.rate.Total(label)));
+  for (const auto& limit : control.limits) {
+    out.Add(Metric::kLimitDemand, {limit.limit}, Number(limit.demand.next_window));
+    out.Add(Metric::kLimitStarved, {limit.limit}, Flag(limit.starved));
+    if (limit.lease_age) {
+      out.Add(Metric::kLeaseAge, {limit.limit}, std::chrono::duration<double>(*limit.lease_age).count());
+    }
+    out.Add(Metric::kLeaseMissing, {limit.limit}, Flag(limit.waits));
+  }
+  std::size_t leading = 0;
+  for (const auto& partition : control.coordinated) {
+    if (partition.phase != ratelimit::Coordinator::Phase::kLeading) continue;
+    ++leading;
+    for (const auto& limit : partition.limits) {
+      out.Add(Metric::kLimitExposure, {limit.name}, Number(limit.view.exposure));
+    }
+  }
+  out.Add(Metric::kPermitsAboveTotal, {}, Number(control.above_total));
+  out.Add(Metric::kCoordinatedPartitions, {}, Number(leading));
+  if (control.clock_offset) {
+    out.Add(Metric::kClockOffset, {}, std::chrono::duration<double>(control.clock_offset->middle()).count());
+  }
+  out.Add(Metric::kClockFenced, {}, Flag(control.clock_fenced));
+  out.Add(Metric::kControlReports, {}, Number(control.reports));
+  out.Add(Metric::kControlGrants, {}, Number(control.grants));
+  for (const auto fault : {fleet::WireFault::kForeign, fleet::WireFault::kNewer, fleet::WireFault::kDamaged}) {
+    out.Add(Metric::kControlIgnored, {fleet::ToString(fault)},
+            Number(control.ignored[static_cast<std::size_t>(fault)]));
+  }
+}
+
 void AddProcess(MetricSamples& out) {
   const auto stats = ReadProcessStats();
   const auto add = [&out](Metric metric, double value) {
@@ -136,6 +169,7 @@ std::string WorkerMetrics::Scrape() {
     out.Add(Metric::kLimitMaxRate, {limit.name}, limit.limit.max_rate.PerSecond());
     out.Add(Metric::kLimitPermitsUsed, {limit.name}, Number(permits_.Total(limit.name)));
   }
+  if (const auto control = view_->control()) AddControl(out, *control, ratelimit::LabelAt(now.wall), limits);
   AddConfig(out, view_->config(), now.steady);
   AddKafka(out, *view_);
   out.Add(Metric::kMemoryHeld, {}, Number(view_->memory->used.load(std::memory_order_relaxed)));

@@ -12,6 +12,7 @@
 #include "config/sources/config_watch.h"
 #include "worker/delivery/dispatcher.h"
 #include "worker/delivery/memory_account.h"
+#include "worker/fleet/control_node.h"
 #include "worker/fleet/limit_book.h"
 #include "worker/kafka/dead_letter_producer.h"
 #include "worker/kafka/membership.h"
@@ -36,6 +37,7 @@ struct WorkerView {
   std::function<std::size_t()> owned_partitions;
   std::function<std::vector<fleet::LimitBook::View>()> limits;
   std::function<std::string()> limit_problem;
+  std::function<std::optional<fleet::ControlView>()> control;  // nullopt: static shares
   std::function<config::WatchState()> config;
   std::function<kafka::MembershipState()> membership;
   std::function<bool()> membership_confirmed;

@@ -14,6 +14,7 @@
 #include "config/sources/file_source.h"
 #include "worker/admin/admin_pages.h"
 #include "worker/admin/admin_server.h"
+#include "worker/cli/control_wiring.h"
 #include "worker/delivery/dispatcher.h"
 #include "worker/delivery/replay_inbox.h"
 #include "worker/fleet/limit_book.h"
@@ -117,6 +118,7 @@ struct WorkerProcess::Parts {
   std::vector<std::unique_ptr<delivery::Shard>> shards;
   std::unique_ptr<fleet::LimitBook> limits;
   std::unique_ptr<delivery::Dispatcher> dispatcher;
+  std::unique_ptr<ControlWiring> control;  // null: static shares
   std::unique_ptr<delivery::ReplayInbox> replays;
   std::unique_ptr<config::ConfigWatch> watch;
   std::unique_ptr<admin::AdminServer> admin;
@@ -190,6 +192,9 @@ bool WorkerProcess::Start(std::string* why) {
   limit_options.retry_topic = p.retry->topic();
   limit_options.timing.max_clock_offset = deployment.max_clock_offset;
   limit_options.timing.session_timeout = p.client.session_timeout();
+  // The embedded broker stamps no records and finds none by time: no log to fence coordinators, no clock to measure by.
+  const bool adaptive = deployment.shares == config::Shares::kAdaptive && !options_.embedded_broker;
+  if (adaptive) limit_options.by_lease = ControlWiring::NewProcess(deployment, clock.Read().wall);
   p.limits = std::make_unique<fleet::LimitBook>(limit_options);
 
   delivery::Dispatcher::Parts dispatcher_parts;
@@ -202,6 +207,18 @@ bool WorkerProcess::Start(std::string* why) {
   dispatcher_parts.subscribe = [&p](std::set<std::string> topics) { p.membership->Subscribe(std::move(topics)); };
   p.dispatcher = std::make_unique<delivery::Dispatcher>(std::move(dispatcher_parts));
   p.membership->OnConfirmed([&p] { p.dispatcher->WakeShards(); });
+  if (adaptive) {
+    ControlWiring::Parts control_parts;
+    control_parts.clock = &clock;
+    control_parts.limits = p.limits.get();
+    control_parts.process = *limit_options.by_lease;
+    control_parts.demand = [&p](const runtime::Now& now) {
+      return fleet::DemandOf(p.dispatcher->Subscriptions(), now);
+    };
+    control_parts.wake = [&p] { p.dispatcher->WakeShards(); };
+    p.control = ControlWiring::Create(deployment, control_parts, why);
+    if (!p.control) return false;
+  }
   delivery::ReplayInbox::Parts replay_parts;
   replay_parts.dispatcher = p.dispatcher.get();
   replay_parts.offsets = p.offsets.get();
@@ -224,6 +241,7 @@ bool WorkerProcess::Start(std::string* why) {
     for (auto& loop : p.loops) sources.loops.push_back(loop.get());
     sources.dispatcher = p.dispatcher.get();
     sources.limits = p.limits.get();
+    sources.control = p.control ? &p.control->plane() : nullptr;
     sources.watch = p.watch.get();
     sources.membership = p.membership.get();
     sources.offsets = p.offsets.get();
@@ -245,6 +263,7 @@ bool WorkerProcess::Start(std::string* why) {
         "has the name any more",
         {{"why", reason}});
   });
+  if (p.control) p.control->Start();
   p.watch->Start();
   p.replays->Start();
   Log(LogLevel::kInfo, "worker started",
@@ -252,6 +271,7 @@ bool WorkerProcess::Start(std::string* why) {
        {"instance", deployment.instance},
        {"slot", deployment.slot ? std::to_string(*deployment.slot) : std::string("none")},
        {"shards", shard_count},
+       {"shares", adaptive ? "adaptive" : "static"},
        {"subscriptions", p.watch->DescribeSource()}});
   return true;
 }
@@ -273,7 +293,9 @@ void WorkerProcess::Stop(bool for_good) {
     // Gives every partition back: drains, stores, closes.
     p.membership->Stop(for_good ? kafka::Membership::Farewell::kLeave : kafka::Membership::Farewell::kByMembership,
                        limit - limit / 10);
+    if (p.control) p.control->Stop();
     if (p.admin) p.admin->Stop();
+    p.control.reset();
     p.offsets.reset();  // writes what is still noted
     p.dead_letters.reset();
     p.retry.reset();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@ struct ShownWorker {
   std::vector<delivery::Dispatcher::SubscriptionView> subscriptions;
   std::vector<fleet::LimitBook::View> limits;
   std::shared_ptr<config::Snapshot> snapshot;
+  std::optional<fleet::ControlView> control;
   std::string limit_problem;
   config::WatchState watch;
   kafka::MembershipState membership;
@@ -40,6 +42,7 @@ struct ShownWorker {
     view->snapshot = [this] { return config::SnapshotPtr(snapshot); };
     view->owned_partitions = [this] { return membership.owned.size(); };
     view->limits = [this] { return limits; };
+    view->control = [this] { return control; };
     view->limit_problem = [this] { return limit_problem; };
     view->config = [this] { return watch; };
     view->membership = [this] { return membership; };
@@ -63,6 +66,33 @@ struct ShownWorker {
         {name, limit,
          std::make_shared<ratelimit::Limiter>(plan, ratelimit::Limiter::Options{}, wall() - std::chrono::seconds(10))});
     return limit;
+  }
+
+  /// Its shares are leases, and it coordinates the limits too.
+  void Lease(const std::string& limit) {
+    if (!control) control.emplace();
+    control->partitions = 1;
+    control->clock_offset = fleet::ClockOffset::Bounds{std::chrono::milliseconds(-1), std::chrono::milliseconds(3)};
+    fleet::LeaseView lease;
+    lease.limit = limit;
+    lease.partition = 0;
+    lease.coordinator = "orders-1";
+    lease.epoch = 7;
+    lease.lease = {{40, ratelimit::Lease::Source::kLease}, label() + 10, {7, 3}, false};
+    lease.lease_age = std::chrono::milliseconds(250);
+    lease.demand = {900, 60};
+    lease.starved = true;
+    control->limits.push_back(lease);
+    ratelimit::Coordinator::LimitView view;
+    view.total = 100;
+    view.exposure = 98;
+    view.members.push_back({11, true, true, 40, 40, 900, 39, label()});
+    view.members.push_back({12, true, false, 58, 58, 60, 55, label()});
+    fleet::CoordinatedView coordinated;
+    coordinated.phase = ratelimit::Coordinator::Phase::kLeading;
+    coordinated.epoch = 7;
+    coordinated.limits.push_back({limit, view, {"orders-1", "orders-2"}});
+    control->coordinated.push_back(coordinated);
   }
 
   /// Two shards each. The snapshot is made by Accept.

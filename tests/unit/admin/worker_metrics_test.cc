@@ -86,6 +86,7 @@ std::set<std::string> Parse(const std::string& text) {
 }
 
 TEST_F(WorkerMetricsTest, ShowsEverythingInTheTableAndNothingElse) {
+  worker.Lease("acme");
   Fill();
   std::set<std::string> table;
   for (const auto& entry : MetricTable()) table.insert(std::string(entry.name));

@@ -94,6 +94,7 @@ TEST(LoadDeploymentTest, OverridesReplaceAndAdd) {
 }
 
 TEST(LoadDeploymentTest, TheControlTopicsMayBeElsewhere) {
+  EXPECT_EQ(LoadText(kDeploymentText).value->shares, Shares::kAdaptive);
   EXPECT_THAT(LoadText(kDeploymentText).value->control_kafka, IsEmpty());
   const auto loaded =
       LoadText(kDeploymentText, {"control.kafka.bootstrap.servers=far:1", "control.kafka.sasl.password=p",

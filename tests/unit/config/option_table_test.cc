@@ -41,7 +41,7 @@ const std::map<std::string, Cases> kDeploymentCases{
     {"shards", {{"1", "64"}, {"0", "65", "two", "\"2\"", "1.5", "~"}}},
     {"memory", {{"1MiB", "2GiB"}, {"512KiB", "2048GiB", "1048576", "1MB", "-1MiB"}}},
     {"shutdown_timeout", {{"0ms", "30s", "1h"}, {"30", "61min", "-1s"}}},
-    {"shares", {{"static"}, {"adaptive", "dynamic"}}},
+    {"shares", {{"static", "adaptive"}, {"dynamic", "Static"}}},
     {"control.kafka",
      {{"{ bootstrap.servers: h:1, client.id: '' }", "{ }"},
       {"[ a ]", "text", "{ bootstrap.servers: h:1, group.id: x }", "{ client.id: x }"}}},

@@ -475,9 +475,9 @@ class Test:
     # -------------------------------------------------------- configuration
 
     def deployment(self, **more):
-        """Writes posthorn.yaml (JSON is YAML)."""
+        """Writes posthorn.yaml (JSON is YAML). Shares are static unless a scenario is about leases: most count on who has how much."""
         document = {"fleet": self.fleet, "kafka": {"bootstrap.servers": self.broker.bootstrap}, "admin": "127.0.0.1:0",
-                    "subscriptions": {"file": str(self.folder / "subscriptions.yaml")}, "shutdown_timeout": "20s",
+                    "subscriptions": {"file": str(self.folder / "subscriptions.yaml")}, "shutdown_timeout": "20s", "shares": "static",
                     "log": {"level": "info", "format": "json"}, **more}
         (self.folder / "posthorn.yaml").write_text(json.dumps(document, indent=1) + "\n")
 

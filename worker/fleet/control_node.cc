@@ -128,6 +128,7 @@ void ControlNode::TakeLimits(const runtime::Now& now) {
 }
 
 void ControlNode::TakeDemand(const runtime::Now& now) {
+  if (limits_.empty()) return;
   const auto demand = parts_.demand(now);
   const Label label = ratelimit::LabelAt(now.wall);
   for (const auto& [name, view] : limits_) {

@@ -223,7 +223,7 @@ TEST_F(ControlNodeTest, WithSlotsThePartOfTheSlotGoesOn) {
 // Records lost and late, workers killed, stopped and started, the configuration learned at different times, partitions
 // given to and taken from workers, also without their hearing of it: never more than the highest total that is known.
 TEST(ControlNodeHistories, NeverAboveTheTotal) {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     ControlFleet fleet(2, seed);
     auto& random = fleet.random;
     const auto one_in = [&](std::uint64_t n) { return random() % n == 0; };
@@ -244,7 +244,7 @@ TEST(ControlNodeHistories, NeverAboveTheTotal) {
     };
     for (std::size_t i = 0; i < 3; ++i) add();
     std::vector<std::size_t> untold;
-    for (int step = 0; step < 4'000; ++step) {
+    for (int step = 0; step < 3'000; ++step) {
       fleet.Step();
       const auto index = random() % fleet.workers.size();
       auto* worker = fleet.workers[index].get();

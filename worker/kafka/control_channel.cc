@@ -15,6 +15,7 @@
 #include "worker/kafka/cluster_questions.h"
 #include "worker/kafka/log_limit.h"
 #include "worker/kafka/partition_lists.h"
+#include "worker/kafka/steady.h"
 #include "worker/kafka/watchdog.h"
 #include "worker/runtime/log.h"
 
@@ -25,19 +26,17 @@ using namespace std::chrono_literals;
 using runtime::Log;
 using runtime::LogLevel;
 using runtime::WallTime;
-using Time = std::chrono::steady_clock::time_point;
 
 constexpr std::size_t kDemand = 0;
 constexpr std::size_t kGrants = 1;
 constexpr auto kRetention = 600s;  // a lease is over after seconds
 constexpr auto kLookBack = 60s;    // several leases, and clocks that are kept badly
 constexpr auto kReadBack = 5s;     // of the demand: what was said while nobody listened
-constexpr auto kPatience = 500ms;  // with one question
-constexpr auto kAskAgain = 200ms;
+constexpr auto kQuestionTimeout = 500ms;  // with one question
+constexpr auto kLookAgain = 200ms;
 constexpr int kPoll = 100;  // ms
-constexpr auto kCloseTimeout = 3s;
+constexpr auto kLeaveTimeout = 3s;
 
-Time Now() { return std::chrono::steady_clock::now(); }
 
 std::vector<AckedProducer::Topic> Topics(const std::string& fleet, const ControlChannel::Options& options) {
   std::vector<AckedProducer::Topic> topics(2);
@@ -169,7 +168,7 @@ std::int32_t ControlChannel::Impl::AwaitTopics() {
   bool told = false;
   while (!stopping()) {
     std::string error;
-    const auto cluster = ClusterQuestions::Create(config_, kPatience, error);
+    const auto cluster = ClusterQuestions::Create(config_, kQuestionTimeout, error);
     while (cluster != nullptr && !stopping()) {
       const auto demand = cluster->Partitions(producer_->name_of(kDemand));
       const auto grants = demand ? cluster->Partitions(producer_->name_of(kGrants)) : std::nullopt;
@@ -182,9 +181,9 @@ std::int32_t ControlChannel::Impl::AwaitTopics() {
       }
       if (!told && !grants) Log(LogLevel::kInfo, "waiting for the control topics", {{"why", cluster->last_error()}});
       told = told || !grants;
-      Wait(kAskAgain);  // brokers tell nobody that a topic is there
+      Wait(kLookAgain);  // brokers tell nobody that a topic is there
     }
-    if (cluster == nullptr) Wait(kAskAgain);
+    if (cluster == nullptr) Wait(kLookAgain);
   }
   return 0;
 }
@@ -194,7 +193,7 @@ PartitionListPtr ControlChannel::Impl::StartOfLog(std::int32_t partitions) {
   std::string error;
   const auto& topic = producer_->name_of(kGrants);
   while (!stopping()) {
-    const auto cluster = ClusterQuestions::Create(config_, kPatience, error);
+    const auto cluster = ClusterQuestions::Create(config_, kQuestionTimeout, error);
     if (cluster == nullptr) break;
     auto list = NewPartitionList(static_cast<std::size_t>(partitions));
     // The end first: where nothing is as new as asked for, nothing between the two questions may be missed.
@@ -212,7 +211,7 @@ PartitionListPtr ControlChannel::Impl::StartOfLog(std::int32_t partitions) {
       }
       return list;
     }
-    Wait(kAskAgain);
+    Wait(kLookAgain);
   }
   return nullptr;
 }
@@ -225,7 +224,7 @@ void ControlChannel::Impl::Read() {
   ClientPtr client;
   while (client == nullptr && !stopping()) {
     client = NewClient(config_, Role::kControlReader, error);
-    if (client == nullptr) Wait(kAskAgain);
+    if (client == nullptr) Wait(kLookAgain);
   }
   if (client == nullptr) return;
   {
@@ -348,7 +347,7 @@ void ControlChannel::Impl::Revoked(rd_kafka_t& client, const rd_kafka_topic_part
 
 void ControlChannel::Impl::Leave(ClientPtr client) {
   const Watchdog watchdog("leaving the group of coordinators");
-  const Time deadline = Now() + kCloseTimeout;
+  const Time deadline = Now() + kLeaveTimeout;
   {
     const QueuePtr queue(rd_kafka_queue_new(client.get()));
     const ErrorPtr refused(rd_kafka_consumer_close_queue(client.get(), queue.get()));

@@ -29,6 +29,7 @@ ROOMS = {
     "worker/http": ["worker/http", "worker/delivery", "worker/runtime", *BASE],
     "worker/fleet": ["worker/fleet", "worker/delivery", "worker/runtime", *BASE],
     "worker/admin": ["worker/admin", "worker/delivery", "worker/fleet", "worker/http", "worker/kafka", "worker/runtime", *BASE],
+    "worker/simulation": ["worker/simulation", *BASE],
     "worker/cli": ["worker", *BASE],
 }
 
@@ -47,7 +48,7 @@ HOMES = {
 HEAVY = ["boost/asio", "boost/beast", "boost/json", "spdlog/", "yaml-cpp/", "nlohmann/", "prometheus/", "CLI/"]
 
 # Words that a pure room does not use: it is told `now`, and it owns neither threads nor sockets nor files.
-PURE = ["ratelimit"]
+PURE = ["ratelimit", "worker/simulation"]
 IMPURE = re.compile(r"#\s*include\s*<(thread|condition_variable|future|semaphore|fstream|iostream|sys/socket\.h|time\.h|ctime)>"
                     r"|\bstd::(jthread|thread|async)\b|_clock::now\b|\bclock_gettime\b|\bgettimeofday\b|\bthis_thread\b")
 
@@ -140,6 +141,8 @@ PLANTED = [
     ("worker/kafka/a.cc", '#include "worker/http/curl_sender.h"', "worker/kafka may not include"),
     ("worker/fleet/a.cc", '#include "worker/admin/metrics.h"', "worker/fleet may not include"),
     ("worker/admin/a.cc", '#include "worker/cli/sink.h"', "worker/admin may not include"),
+    ("worker/simulation/a.cc", '#include "worker/fleet/limit_book.h"', "worker/simulation may not include"),
+    ("worker/simulation/b.cc", "#include <fstream>", "worker/simulation is pure"),
     ("worker/cli/a.cc", '#include "tests/support/fake.h"', "worker/cli may not include"),
     ("worker/cli/b.cc", '#include "sink.h"', "not included from the root"),
     ("worker/new_room/a.cc", "", "no room of this file is known"),

@@ -4,7 +4,7 @@ import os
 import subprocess
 import unittest
 
-COMMANDS = ["worker", "check", "replay", "dead-letters", "sink", "demo"]
+COMMANDS = ["worker", "check", "replay", "dead-letters", "sink", "demo", "simulate"]
 
 
 def posthorn(*arguments):

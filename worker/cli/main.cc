@@ -6,6 +6,7 @@
 #include "worker/cli/dead_letters_command.h"
 #include "worker/cli/demo_command.h"
 #include "worker/cli/replay_command.h"
+#include "worker/cli/simulate_command.h"
 #include "worker/cli/sink_command.h"
 #include "worker/cli/worker_command.h"
 #include "worker/http/libcurl_support.h"
@@ -26,6 +27,7 @@ int main(int argc, char** argv) {
   posthorn::cli::AddDeadLettersCommand(app, exit_code, capabilities);
   posthorn::cli::AddSinkCommand(app, exit_code);
   posthorn::cli::AddDemoCommand(app, exit_code);
+  posthorn::cli::AddSimulateCommand(app, exit_code);
   const auto named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(named).empty()) {
     // CLI11 would say that a subcommand is required, which is not what is wrong.

@@ -107,6 +107,8 @@ void Coordinator::OnReport(const Report& report, WallTime now) {
     if (found == limits_.end()) continue;
     Limit& limit = found->second;
     limit.changed = true;
+    // First, or it would be among what has passed when this is the first word of a window.
+    limit.ledger.ForgetBefore(label_);
     if (!limit.ledger.Hear(report.from, of_limit, report.claim)) {
       ++limit.senseless_reports;
       continue;

@@ -83,6 +83,13 @@ TEST(CoordinatorTest, AClaimThatIsLostIsMadeAgainWithAHigherNumber) {
   EXPECT_EQ(coordinator.phase(), Phase::kLeading);
 }
 
+TEST(CoordinatorTest, AReportThatIsTheFirstWordOfAWindowCountsInItsPlan) {
+  Coordinator coordinator = Leading();
+  (void)coordinator.Plan(In(3));
+  coordinator.OnReport(ReportOf(1, {}, kFirst + 4, 0, 20), In(4));
+  EXPECT_EQ(GrantsIn(coordinator.Plan(In(4))).size(), 1U);
+}
+
 TEST(CoordinatorTest, GrantsWhatAReportAsksForAndRenewsItsEpochInEachWindow) {
   Coordinator coordinator = Leading();
   coordinator.OnReport(ReportOf(1, {}, kFirst, 0, 20), In(0));

@@ -39,18 +39,9 @@ bool Lease::Accept(const Grant& grant, WallTime now) {
 
 bool Lease::SetTerms(const Terms& terms, WallTime now) { return slots_.SetTerms(terms, Advance(now)); }
 
-std::int64_t Lease::Cut(std::int64_t share, Label w) const {
-  // Terms older than those of the grant say nothing about it.
-  if (terms().revision <= held_->terms.revision) return share;
-  const std::int64_t total = terms().rate.Total(w);
-  const std::int64_t granted = held_->terms.rate.Total(w);
-  if (total >= granted) return share;
-  return static_cast<std::int64_t>(Wide{share} * total / granted);
-}
-
 Lease::Cap Lease::CapAt(Label w) const {
   if (left_) return {};
-  if (held_ && w < held_->end()) return {Cut(held_->ShareAt(w), w), Source::kLease};
+  if (held_ && w < held_->end()) return {CutShare(held_->ShareAt(w), held_->terms, terms(), w), Source::kLease};
   const auto claim = ClaimOf(process_);
   if (!claim || w < claim->fallback_from) return {};
   return {slots_.Least(claim->slot, w), Source::kFallback};

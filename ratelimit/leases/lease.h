@@ -82,7 +82,6 @@ class Lease {
 
  private:
   friend struct StateBytes;
-  [[nodiscard]] std::int64_t Cut(std::int64_t share, Label w) const;
 
   std::string limit_;
   Process process_;

@@ -56,11 +56,19 @@ std::int64_t LeaseLedger::ExposureWith(const Holder& holder, const Grant& grant,
   return std::max(most, Fallback(holder, w, std::min(holder.LeastEnd(), grant.end())));
 }
 
+const LeaseLedger::Holder::Out* LeaseLedger::Holder::Newest() const {
+  const auto newest = std::find_if(out_.rbegin(), out_.rend(), [](const Out& out) { return out.certain; });
+  return newest != out_.rend() ? &*newest : nullptr;
+}
+
 std::int64_t LeaseLedger::Last(const Holder& holder, Label w) const {
-  for (auto out = holder.out_.rbegin(); out != holder.out_.rend(); ++out) {
-    if (out->certain) return out->ShareAt(w);
-  }
-  return 0;
+  const Holder::Out* newest = holder.Newest();
+  return newest != nullptr ? newest->ShareAt(w) : 0;
+}
+
+std::int64_t LeaseLedger::LastCut(const Holder& holder, Label w) const {
+  const Holder::Out* newest = holder.Newest();
+  return newest != nullptr ? CutShare(newest->ShareAt(w), newest->terms, terms(), w) : 0;
 }
 
 Label LeaseLedger::CoveredUntil(const Holder& holder) const {
@@ -121,7 +129,7 @@ void LeaseLedger::Push(Holder& holder, const Grant& grant, bool certain) {
   if (options_.mutation == Mutation::kFreeBeforeAck) holder.out_.clear();
   const auto place = std::upper_bound(holder.out_.begin(), holder.out_.end(), grant.id,
                                       [](const GrantId& id, const Holder::Out& out) { return id < out.id; });
-  holder.out_.insert(place, {grant.id, grant.first, grant.shares, certain});
+  holder.out_.insert(place, {grant.id, grant.first, grant.shares, grant.terms, certain});
   holder.newest_ = std::max(holder.newest_, grant.id);
   for (std::size_t i = 0; i < before.size(); ++i) {
     sums_[i] += Exposure(holder, floor_ + static_cast<Label>(i)) - before[i];

@@ -69,6 +69,9 @@ class LeaseLedger {
   [[nodiscard]] std::int64_t Exposure(const Holder& holder, Label w) const;
   /// Share in the newest grant sent; C1 lets it be sent again.
   [[nodiscard]] std::int64_t Last(const Holder& holder, Label w) const;
+  /// What a worker that knows the terms in force makes of Last (W5). When no more than this is granted while exposures
+  /// are above a lowered total, all who have learned of it stay within it together, whichever grant each of them holds.
+  [[nodiscard]] std::int64_t LastCut(const Holder& holder, Label w) const;
   /// Of all processes and of the slots that nobody has claimed.
   /// Cost  Kept for the labels of running leases, until a report is heard: then one pass over all.
   [[nodiscard]] std::int64_t TotalExposure(Label w) const;
@@ -119,12 +122,14 @@ class LeaseLedger::Holder {
     GrantId id;
     Label first = 0;
     std::vector<std::int64_t> shares;
+    Terms terms;  // it was planned for
     bool certain = true;
     [[nodiscard]] Label end() const { return first + static_cast<Label>(shares.size()); }
     [[nodiscard]] std::int64_t ShareAt(Label w) const {
       return w >= first && w < end() ? shares[static_cast<std::size_t>(w - first)] : 0;
     }
   };
+  [[nodiscard]] const Out* Newest() const;
   [[nodiscard]] Label LeastEnd() const;
   [[nodiscard]] Label MostEnd() const;
 

@@ -36,6 +36,15 @@ struct Terms {
   bool operator==(const Terms&) const = default;
 };
 
+/// What a share that was planned for terms `planned` is worth by terms `known` with a lower total: in proportion (W5).
+/// Terms no newer than `planned` say nothing about it.
+[[nodiscard]] inline std::int64_t CutShare(std::int64_t share, const Terms& planned, const Terms& known, Label w) {
+  if (known.revision <= planned.revision) return share;
+  const std::int64_t total = known.rate.Total(w);
+  const std::int64_t granted = planned.rate.Total(w);
+  return total < granted ? static_cast<std::int64_t>(Wide{share} * total / granted) : share;
+}
+
 /// Coordinator to worker, through the log: replaces all that the worker was granted before under this limit.
 struct Grant {
   std::string limit;

@@ -56,7 +56,7 @@ std::vector<std::vector<std::int64_t>> PlanShares(const LeaseLedger& ledger, std
         // as it is
       } else if (all > turn.total) {
         const std::int64_t again =
-            mutation == Mutation::kReraiseToExposure ? exposure[i] : ledger.Last(*wishes[i].holder, w);
+            mutation == Mutation::kReraiseToExposure ? exposure[i] : ledger.LastCut(*wishes[i].holder, w);
         share = std::min(share, again);
       } else if (share > exposure[i]) {
         share = exposure[i] + growth[i];

@@ -69,6 +69,18 @@ TEST(PlannerTest, AboveTheTotalNothingGrows) {
   EXPECT_EQ(fleet.Shares(), (Plans{{2, 2}, {2, 2}}));
 }
 
+TEST(PlannerTest, AboveALoweredTotalNobodyHasMoreThanItWouldMakeOfItsOldLease) {
+  Planned fleet("1000/s", {0, 1'000});
+  fleet.Send(1, {500, 500});
+  fleet.Send(2, {500, 500});
+  ASSERT_TRUE(fleet.ledger.SetTerms(TermsOf("100/s", 2), kFirst));
+  // Worker 1 may hold its old lease, and makes 50 of it when it learns of the new total.
+  EXPECT_EQ(fleet.Shares()[1], (std::vector<std::int64_t>{50, 50}));
+  fleet.Send(1, {1, 1});
+  fleet.Send(2, {50, 50});
+  EXPECT_EQ(fleet.Shares()[1], (std::vector<std::int64_t>{50, 50}));
+}
+
 TEST(PlannerTest, FromTwoLabelsAheadALargeTotalKeepsATwentiethBack) {
   const auto shares = Planned("100/s", {1'000}, 4).Shares(4);
   EXPECT_EQ(shares[0], (std::vector<std::int64_t>{100, 100, 95, 95}));

@@ -77,6 +77,7 @@ struct StateBytes {
       for (const auto& out : holder.out_) {
         Add(out.id);
         Add(out.first);
+        Add(out.terms.revision);
         Add(out.certain);
         for (const auto share : out.shares) Add(share);
       }

@@ -227,7 +227,17 @@ def case_acquire(_, __):
     return results
 
 
-CASES = {"acquire": case_acquire, "cpu": case_cpu, "limit": case_limit, "latency": case_latency, "scale": case_scale}
+# ---- plan
+
+def case_plan(_, __):
+    out = json.loads(run(tool("plan_bench"), "--benchmark_format=json"))
+    rows = [[case["name"].split("/")[1], f"{case['cpu_time']:.1f}", f"{case['grants']:.0f}"] for case in out["benchmarks"]]
+    table("Coordinator of one limit with leases: a window's reports and plan, demand moving in every window",
+          ["workers", "ms of CPU per window", "grants per window"], rows)
+    return rows
+
+
+CASES = {"acquire": case_acquire, "plan": case_plan, "cpu": case_cpu, "limit": case_limit, "latency": case_latency, "scale": case_scale}
 
 
 def machine():
@@ -260,7 +270,7 @@ def main():
     results = {"machine": machine()}
     print(", ".join(f"{key} {value}" for key, value in results["machine"].items()))
     with contextlib.ExitStack() as stack:
-        kafka = stack.enter_context(Kafka()) if set(wanted) - {"acquire"} else None
+        kafka = stack.enter_context(Kafka()) if set(wanted) - {"acquire", "plan"} else None
         for name in wanted:
             say(f"case {name}")
             results[name] = CASES[name](kafka, arguments)

@@ -45,11 +45,17 @@ class Rates:
         return len(self.during(label - 1, label + 1)) == 1
 
 
+def above(rates, labels):
+    """label -> (attempts, max-rate) of those that hold more than their max-rate allows."""
+    most = {label: rates.most(label, label + 1) for label in sorted(labels)}
+    return {label: (labels[label], allowed) for label, allowed in most.items() if labels[label] > allowed}
+
+
 def never_above(rates, labels):
     """No label holds more attempts than its max-rate allows."""
-    above = {label: used for label, used in sorted(labels.items()) if used > rates.most(label, label + 1)}
-    require(not above, "above the max-rate, as the workers label their attempts: "
-            + ", ".join(f"{used} of {rates.most(label, label + 1)} in {label}" for label, used in list(above.items())[:10]))
+    found = above(rates, labels)
+    require(not found, "above the max-rate, as the workers label their attempts: "
+            + ", ".join(f"{used} of {allowed} in {label}" for label, (used, allowed) in list(found.items())[:10]))
 
 
 SKEW = 0.1  # seconds between permit and arrival that always count as possible, as max_clock_offset does
@@ -60,17 +66,24 @@ def skew_bound(rate, workers, skew=SKEW):
     return rate + 2 * workers + math.ceil(rate * skew)
 
 
-def never_above_at_sink(rates, per_second, workers, skew=lambda second: SKEW):
-    """No second at the sink holds more than the skew bound; `skew(second)` is how late requests may have been read around it."""
-    above = {}
+def above_at_sink(rates, per_second, workers, skew=lambda second: SKEW):
+    """second -> (requests, bound) of those that hold more than the skew bound; `skew(second)` is how late requests may have been read
+    around it."""
+    found = {}
     for second, count in sorted(per_second.items()):
         # A request of the second before may arrive in this one.
         late = skew(second)
         allowed = skew_bound(rates.most(second - late, second + 1), workers, late)
         if count > allowed:
-            above[second] = (count, allowed)
-    require(not above, "more than the skew bound at the sink: "
-            + ", ".join(f"{count} (bound {allowed}) in {second}" for second, (count, allowed) in list(above.items())[:10]))
+            found[second] = (count, allowed)
+    return found
+
+
+def never_above_at_sink(rates, per_second, workers, skew=lambda second: SKEW):
+    """No second at the sink holds more than the skew bound."""
+    found = above_at_sink(rates, per_second, workers, skew)
+    require(not found, "more than the skew bound at the sink: "
+            + ", ".join(f"{count} (bound {allowed}) in {second}" for second, (count, allowed) in list(found.items())[:10]))
 
 
 def used_in_full(labels, rate, first, last, share=0.99):

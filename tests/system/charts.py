@@ -20,25 +20,24 @@ class Line:
 
 @dataclasses.dataclass
 class Span:
-    """Seconds [start, end) of which something is to be said, in all charts."""
+    """Seconds [start, end) that are shaded in all charts."""
     start: float
     end: float
-    text: str
     colour: str
 
 
 def rounded_up(most):
-    """The least of 1, 2 and 5 times a power of ten that is not below `most`."""
+    """The least of 1, 2, 4 and 5 times a power of ten that is not below `most`."""
     if most <= 0:
         return 1
     power = 10 ** math.floor(math.log10(most))
-    return next((step * power for step in (1, 2, 5) if step * power >= most), 10 * power)
+    return next((step * power for step in (1, 2, 4, 5) if step * power >= most), 10 * power)
 
 
 class Picture:
-    def __init__(self, title, panels, seconds, spans=()):
-        """`panels`: (title, lines); the first one has the legend."""
-        self.panels, self.seconds, self.spans = panels, max(1, seconds), spans
+    def __init__(self, title, panels, seconds, spans=(), shaded=""):
+        """`panels`: (title, lines); the first one has the legend. `shaded`: what the spans are."""
+        self.panels, self.seconds, self.spans, self.shaded = panels, max(1, seconds), spans, shaded
         self.parts = []
         self.text(LEFT, 18, title, 'font-size="15"')
 
@@ -75,23 +74,23 @@ class Picture:
 
     def panel(self, number, title, lines):
         top = TOP + number * (PANEL + GAP)
-        scale = rounded_up(max((value for line in lines for value in line.values if value is not None), default=0))
+        # Lines may stand out a little, so that a sum of 1001 does not halve the picture.
+        scale = rounded_up(max((value for line in lines for value in line.values if value is not None), default=0) / 1.05)
         self.text(LEFT, top - 6, title, 'font-weight="bold"')
-        for row, span in enumerate(self.spans):
+        for span in self.spans:
             left, right = self.x(max(0, span.start)), self.x(min(self.seconds, span.end))
             self.parts.append(f'<rect x="{left:.1f}" y="{top}" width="{max(0.0, right - left):.1f}" height="{PANEL}" fill="{span.colour}" '
                               'fill-opacity="0.13"/>')
-            if number == 0:
-                self.text(left + 2, top + 9 + row % 2 * 10, span.text, 'fill="#777" font-size="9"')
         self.axes(top, scale)
         for line in lines:
             self.line(line, top, scale)
-        for row, line in enumerate(lines if number == 0 else ()):
-            self.text(WIDTH - RIGHT + 12, top + 10 + 13 * row, line.name, f'fill="{line.colour}"')
+        legend = [(line.name, line.colour) for line in lines] + [(f"shaded: {self.shaded}", "#777")] * bool(self.spans)
+        for row, (name, colour) in enumerate(legend if number == 0 else ()):
+            self.text(WIDTH - RIGHT + 12, top + 10 + 13 * row, name, f'fill="{colour}"')
 
     def draw(self):
         for number, (title, lines) in enumerate(self.panels):
             self.panel(number, title, lines)
         height = TOP + len(self.panels) * (PANEL + GAP)
-        return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="11">',
-                          '<rect width="100%" height="100%" fill="white"/>', *self.parts, "</svg>", ""])
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="11">'
+        return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *self.parts, "</svg>", ""])

@@ -127,5 +127,5 @@ def draw(course, title):
         ("Output rate: attempts per second", lambda cell: cell.sent, [limit]),
         ("Partial limit: permits of each second", lambda cell: cell.share, [limit]),
         ("Lag: messages that are not finished", lambda cell: cell.lag, []))]
-    spans = [charts.Span(start, end, f"{worker} is away", colours[worker]) for worker, start, end in course.away]
-    return charts.Picture(title, panels, course.seconds, spans).draw()
+    spans = [charts.Span(start, end, colours[worker]) for worker, start, end in course.away]
+    return charts.Picture(title, panels, course.seconds, spans, "the worker is away").draw()

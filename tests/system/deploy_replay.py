@@ -173,6 +173,7 @@ class Replay:
     def run(self, test):
         options = self.options
         self.test, self.members = test, {}
+        test.say(f"{self.strategy}: Kafka runs, {options.workers} workers start")
         topic = test.topic(NAME, partitions=PARTITIONS_EACH * options.workers)
         sink = test.sink()
         test.deployment(shares="adaptive" if self.strategy == "adaptive" else "static")
@@ -185,7 +186,7 @@ class Replay:
         system.eventually("every worker has partitions", lambda: all(
             worker.is_ready() and worker.metric("posthorn_group_partitions_owned") == PARTITIONS_EACH for worker in self.members.values()),
             within=60)
-        test.say(f"{self.strategy}: {options.workers} workers are ready, traffic begins")
+        test.say("all are ready, traffic begins")
 
         traffic = Traffic(test, topic, options.traffic)
         sampler = Sampler(test, topic, self.members)

@@ -89,15 +89,19 @@ class PictureTest(unittest.TestCase):
             self.assertTrue(charts.LEFT <= x <= charts.WIDTH - charts.RIGHT and charts.TOP <= y <= height, (x, y))
         texts = ["".join(text.itertext()) for text in root.iterfind(".//{*}text")]
         self.assertIn("shares & <lag>", texts)
-        self.assertIn("worker-1 is away", texts)
+        self.assertIn("shaded: the worker is away", texts)
         self.assertEqual(sum(text in ("max-rate", "all together", *WORKERS) for text in texts), 4)
 
     def test_values_are_where_the_axis_says(self):
         _, lines = self.drawn(charts.Picture("", [("", [charts.Line("a", "#000", [0, 500, 1000])])], 3).draw())
         self.assertEqual([y for _, y in lines[0]], [charts.TOP + charts.PANEL, charts.TOP + charts.PANEL / 2, charts.TOP])
 
+    def test_a_sum_a_little_above_the_limit_does_not_halve_the_picture(self):
+        _, lines = self.drawn(charts.Picture("", [("", [charts.Line("a", "#000", [0, 1001])])], 2).draw())
+        self.assertEqual(lines[0][1][1], charts.TOP - 0.1)  # a thousandth above the top
+
     def test_axes_end_at_round_numbers(self):
-        self.assertEqual([charts.rounded_up(most) for most in (0, 1, 3, 90, 100, 1001, 6000)], [1, 1, 5, 100, 100, 2000, 10000])
+        self.assertEqual([charts.rounded_up(most) for most in (0, 1, 3, 90, 100, 1001, 4500)], [1, 1, 4, 100, 100, 2000, 5000])
 
 
 class CommandTest(unittest.TestCase):

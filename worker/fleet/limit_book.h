@@ -29,7 +29,7 @@ class LimitBook final : public delivery::Limits {
     std::optional<std::uint32_t> slot;  // this worker's, from its instance name
     double phase = 0;                   // see ratelimit::Limiter::Options
     ratelimit::Timing timing;
-    std::string retry_topic{};  // the fleet's; empty: none
+    std::string retry_topic{};                                         // the fleet's; empty: none
     std::optional<ratelimit::Lease::Process> by_lease = std::nullopt;  // unset: static shares
   };
   explicit LimitBook(Options options) : options_(options) {}

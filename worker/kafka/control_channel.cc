@@ -29,14 +29,13 @@ using runtime::WallTime;
 
 constexpr std::size_t kDemand = 0;
 constexpr std::size_t kGrants = 1;
-constexpr auto kRetention = 600s;  // a lease is over after seconds
-constexpr auto kLookBack = 60s;    // several leases, and clocks that are kept badly
-constexpr auto kReadBack = 5s;     // of the demand: what was said while nobody listened
+constexpr auto kRetention = 600s;         // a lease is over after seconds
+constexpr auto kLookBack = 60s;           // several leases, and clocks that are kept badly
+constexpr int kReadAgain = 1'000;         // reports: what was said while nobody listened
 constexpr auto kQuestionTimeout = 500ms;  // with one question
 constexpr auto kLookAgain = 200ms;
 constexpr int kPoll = 100;  // ms
 constexpr auto kLeaveTimeout = 3s;
-
 
 std::vector<AckedProducer::Topic> Topics(const std::string& fleet, const ControlChannel::Options& options) {
   std::vector<AckedProducer::Topic> topics(2);
@@ -329,7 +328,8 @@ void ControlChannel::Impl::Assigned(rd_kafka_t& client, const rd_kafka_topic_par
   ever_assigned_ = true;
   const PartitionListPtr list(rd_kafka_topic_partition_list_copy(&given));
   for (int i = 0; i < list->cnt; ++i) {
-    list->elems[i].offset = RD_KAFKA_OFFSET_END;  // who was reported to before knows what they said; they say it again
+    // Who has left says so only once, and whoever coordinated before may have left with it. Old reports do no harm.
+    list->elems[i].offset = RD_KAFKA_OFFSET_TAIL(kReadAgain);
     if (!stopping() && owned_.insert(list->elems[i].partition).second)
       listener_->OnOwned(list->elems[i].partition, true);
   }

@@ -128,13 +128,13 @@ TEST(Simulator, NeverAboveTheTotalWhateverHappens) {
   };
   const auto number = [&](std::uint64_t most) { return std::to_string(random.Bits() % (most + 1)); };
   for (int run = 0; run < 400; ++run) {
-    std::string yaml = "seed: " + number(1'000'000) + "\nmax_rate: " + one_of("1/s", "7/s", "100/s", "1000/s", "0.3/s") +
-                       "\nduration: 25s\nwarm_up: 3s\ntick: 20ms\nclock_offset: " + number(400) +
-                       "ms\nlease: " + one_of("1", "4", "10") + "\nfallback: " + one_of("none", "slot") +
-                       "\nnetwork: { delay: " + number(50) +
-                       "ms, delay_most: " + std::to_string(50 + random.Bits() % 2000) + "ms, loss: " + number(60) +
-                       "%, repeated: " + number(40) +
-                       "% }\nworkers: [{ name: w, count: 4, arrivals: 20/s, backlog: 50 }]\nevents:\n";
+    std::string yaml =
+        "seed: " + number(1'000'000) + "\nmax_rate: " + one_of("1/s", "7/s", "100/s", "1000/s", "0.3/s") +
+        "\nduration: 25s\nwarm_up: 3s\ntick: 20ms\nclock_offset: " + number(400) +
+        "ms\nlease: " + one_of("1", "4", "10") + "\nfallback: " + one_of("none", "slot") +
+        "\nnetwork: { delay: " + number(50) + "ms, delay_most: " + std::to_string(50 + random.Bits() % 2000) +
+        "ms, loss: " + number(60) + "%, repeated: " + number(40) +
+        "% }\nworkers: [{ name: w, count: 4, arrivals: 20/s, backlog: 50 }]\nevents:\n";
     for (int event = 0; event < 6; ++event) {
       yaml += "  - { at: " + number(24) + "s, " +
               one_of("max_rate: 200/s", "max_rate: 50/s", "max_rate: 2/s", "max_rate: 0", "coordinator: kill",

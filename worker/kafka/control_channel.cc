@@ -360,7 +360,7 @@ void ControlChannel::Impl::Leave(ClientPtr client) {
   // librdkafka before 2.3 dies when a cooperative member is destroyed between its first join and its first assignment.
   const bool deadly = RD_KAFKA_VERSION < 0x020300ff && !ever_assigned_ && subscribed_;
   if (deadly || !closed) {
-    static_cast<void>(client.release());
+    Abandon(std::move(client));
     return;
   }
   rd_kafka_destroy_flags(client.release(), RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);

@@ -119,6 +119,10 @@ Scope Changing(Scope scope, const char* later_rate) {
   scope.later_rate = later_rate;
   return scope;
 }
+Scope AfterDemandMoved(Scope scope) {
+  scope.moved = true;
+  return scope;
+}
 INSTANTIATE_TEST_SUITE_P(Worlds, SmallScope,
                          ::testing::Values(Named{"CrashAndLossOfOne", Within("1/s", 2, 1, 0, 1, 0)},
                                            Named{"CrashOfTwo", Within("2/s", 2, 1, 0, 0, 0)},
@@ -126,6 +130,8 @@ INSTANTIATE_TEST_SUITE_P(Worlds, SmallScope,
                                            Named{"TakeOverOfOne", Within("1/s", 1, 0, 1, 0, 0)},
                                            Named{"RaceOfTwo", Within("2/s", 1, 0, 2, 0, 0)},
                                            Named{"TakeOverAndCrashOfTwo", Within("2/s", 1, 1, 1, 0, 0)},
+                                           Named{"TakeOverAfterDemandMoved",
+                                                 AfterDemandMoved(Within("2/s", 1, 0, 1, 0, 0))},
                                            Named{"SlotsOfTwo", WithSlots(Within("2/s", 2, 0, 0, 0, 0))},
                                            Named{"LoweredFromTwoToOne", Changing(Within("2/s", 1, 0, 0, 0, 0), "1/s")}),
                          [](const auto& world) { return world.param.name; });
@@ -153,6 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         RemovedIn{"GrowthIgnoresFree", Mutation::kGrowthIgnoresFree, Within("1/s", 2, 0, 0, 0, 0)},
         RemovedIn{"SuccessorWithoutReplay", Mutation::kSuccessorWithoutReplay, Within("1/s", 2, 0, 1, 0, 0)},
         RemovedIn{"NaiveAck", Mutation::kNaiveAck, Within("1/s", 3, 1, 1, 1, 0)},
+        RemovedIn{"ReraiseToExposure", Mutation::kReraiseToExposure, AfterDemandMoved(Within("2/s", 2, 0, 1, 0, 0))},
         RemovedIn{"FallbackNotCounted", Mutation::kFallbackNotCounted, WithSlots(Within("1/s", 2, 0, 0, 0, 0))},
         RemovedIn{"UnfencedLog", Mutation::kUnfencedLog, Within("1/s", 2, 0, 1, 0, 0)},
         RemovedIn{"AnyOrder", Mutation::kAnyOrder, Within("1/s", 3, 0, 0, 0, 1)}),

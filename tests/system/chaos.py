@@ -77,10 +77,11 @@ class Plan:
             for subscription in self.subscriptions:
                 if subscription.ordering != "partition":
                     self.endpoints.insert(draw.randint(0, 1), (draw.uniform(0, 1), "poison", subscription.name, draw.uniform(3, 6)))
+        self.shares = draw.choice(("static", "adaptive"))
 
     def __str__(self):
         subscriptions = ", ".join(f"{s.name}: {s.ordering} {s.rate}/s ttl {s.ttl}s {s.ttl_from}" for s in self.subscriptions)
-        return f"{'slots' if self.static else 'by partition'}; at most {self.max_unfinished} unfinished; {subscriptions}"
+        return f"{self.shares}, {'slots' if self.static else 'no slots'}; at most {self.max_unfinished} unfinished; {subscriptions}"
 
 
 class Round:
@@ -189,7 +190,8 @@ class Round:
         self.sinks = {wanted.name: test.sink(name=wanted.name) for wanted in self.plan.subscriptions}
         policies = [Policy(wanted.name, topics[wanted.topic], wanted.ordering, wanted.ttl, wanted.ttl_from, TIMEOUT)
                     for wanted in self.plan.subscriptions]
-        test.deployment(max_unfinished=self.plan.max_unfinished, retry_topic={"replication": BROKERS})
+        test.deployment(max_unfinished=self.plan.max_unfinished, retry_topic={"replication": BROKERS},
+                        shares=self.plan.shares, **({"control": {"replication": BROKERS}} if self.plan.shares == "adaptive" else {}))
         test.subscriptions(*[{
             "name": wanted.name, "topic": topics[wanted.topic], "endpoint": self.sinks[wanted.name].endpoint, "max_rate": f"{wanted.rate}/s",
             "ordering": wanted.ordering, "ttl": f"{wanted.ttl}s", "ttl_from": wanted.ttl_from, "timeout": f"{int(TIMEOUT * 1000)}ms",

@@ -6,6 +6,8 @@
 #include <limits>
 #include <optional>
 
+#include "worker/delivery/varint.h"
+
 namespace posthorn::delivery {
 namespace {
 
@@ -96,43 +98,16 @@ std::optional<std::string> FromBase64(std::string_view text) {
   return bytes;
 }
 
-void AppendNumber(std::string& bytes, std::uint64_t value) {
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>((value & 0x7FU) | 0x80U);
-  bytes += static_cast<char>(value);
-}
-
 void AppendDistance(std::string& bytes, Offset distance) {
   assert(distance >= 0);
   AppendNumber(bytes, static_cast<std::uint64_t>(distance));
 }
 
-void AppendSigned(std::string& bytes, std::int64_t value) {
-  AppendNumber(bytes, (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63));
-}
-
-class Reader {
+class Reader : public NumberReader {
  public:
-  explicit Reader(std::string_view bytes) : left_(bytes) {}
-  [[nodiscard]] bool ok() const { return ok_; }
-  [[nodiscard]] bool AtEnd() const { return left_.empty(); }
-  [[nodiscard]] char Peek() const { return left_.empty() ? '\0' : left_.front(); }
+  using NumberReader::NumberReader;
+  [[nodiscard]] char Peek() const { return left().empty() ? '\0' : left().front(); }
 
-  std::uint64_t Number() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-      if (left_.empty()) return Fail();
-      const auto byte = static_cast<std::uint8_t>(left_.front());
-      left_.remove_prefix(1);
-      if (shift == 63 && byte > 1) return Fail();
-      value |= std::uint64_t{byte & 0x7FU} << shift;
-      if (byte < 0x80) return value;
-    }
-    return Fail();
-  }
-  std::int64_t Signed() {
-    const auto value = Number();
-    return static_cast<std::int64_t>((value >> 1) ^ (~(value & 1U) + 1));
-  }
   /// `from` plus the distance read; stays in the range of offsets.
   Offset OffsetAfter(Offset from) {
     const auto distance = Number();
@@ -151,24 +126,6 @@ class Reader {
     }
     return from + distance;
   }
-  std::string_view Bytes(std::uint64_t n) {
-    if (n > left_.size()) {
-      Fail();
-      return {};
-    }
-    const auto bytes = left_.substr(0, static_cast<std::size_t>(n));
-    left_.remove_prefix(bytes.size());
-    return bytes;
-  }
-  std::uint64_t Fail() {
-    ok_ = false;
-    left_ = {};
-    return 0;
-  }
-
- private:
-  std::string_view left_;
-  bool ok_ = true;
 };
 
 /// Some of the finished ones, encoded.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "worker/delivery/stable_hash.h"
+#include "worker/delivery/varint.h"
 
 namespace posthorn::fleet {
 namespace {
@@ -34,13 +35,8 @@ class Writer {
     bytes_ += static_cast<char>(kVersion);
     bytes_ += static_cast<char>(kind);
   }
-  void Number(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
-    bytes_ += static_cast<char>(value);
-  }
-  void Signed(std::int64_t value) {
-    Number((static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63));
-  }
+  void Number(std::uint64_t value) { delivery::AppendNumber(bytes_, value); }
+  void Signed(std::int64_t value) { delivery::AppendSigned(bytes_, value); }
   void Fixed(std::uint64_t value, std::size_t size = 8) {
     for (std::size_t i = 0; i < size; ++i) bytes_ += static_cast<char>(value >> (8 * i));
   }
@@ -57,62 +53,33 @@ class Writer {
   std::string bytes_;
 };
 
-/// After a fault everything reads as 0; `good` is looked at in the end.
-class Parser {
+class Parser : public delivery::NumberReader {
  public:
-  explicit Parser(std::string_view bytes) : left_(bytes) {}
+  using NumberReader::NumberReader;
 
-  std::uint64_t Number() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (left_.empty()) return Fail();
-      const auto byte = static_cast<std::uint8_t>(left_.front());
-      left_.remove_prefix(1);
-      if (shift == 63 && byte > 1) return Fail();
-      value |= std::uint64_t{byte & 0x7FU} << shift;
-      if (byte < 0x80) return value;
-    }
-    return Fail();
-  }
-  std::int64_t Signed() {
-    const std::uint64_t value = Number();
-    return static_cast<std::int64_t>((value >> 1) ^ (~(value & 1) + 1));
-  }
   std::uint64_t Fixed(std::size_t size = 8) {
-    if (left_.size() < size) return Fail();
+    const auto bytes = Bytes(size);
     std::uint64_t value = 0;
-    for (std::size_t i = 0; i < size; ++i) value |= std::uint64_t{static_cast<std::uint8_t>(left_[i])} << (8 * i);
-    left_.remove_prefix(size);
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+      value |= std::uint64_t{static_cast<std::uint8_t>(bytes[i])} << (8 * i);
     return value;
   }
   std::string Text() {
-    const std::uint64_t size = Number();
-    if (size > kLongestText || size > left_.size()) return Fail(), std::string();
-    std::string text(left_.substr(0, size));
-    left_.remove_prefix(size);
-    return text;
+    const auto size = Number();
+    if (size > kLongestText) Fail();
+    return std::string(Bytes(size));
   }
   /// Of elements that take at least `least` bytes each.
   std::size_t Count(std::size_t least) {
     const std::uint64_t count = Number();
-    return count > left_.size() / least ? Fail() : count;
+    return count > left().size() / least ? Fail() : count;
   }
   bool Flag() { return Number() != 0; }
   std::uint32_t Small() {
     const std::uint64_t value = Number();
     return static_cast<std::uint32_t>(value > 0xFFFF'FFFF ? Fail() : value);
   }
-  std::uint64_t Fail() {
-    good_ = false;
-    left_ = {};
-    return 0;
-  }
-  [[nodiscard]] bool good() const { return good_; }
-  [[nodiscard]] bool finished() const { return good_ && left_.empty(); }
-
- private:
-  std::string_view left_;
-  bool good_ = true;
+  [[nodiscard]] bool finished() const { return ok() && AtEnd(); }
 };
 
 std::int64_t Minus(std::int64_t a, std::int64_t b) {
@@ -169,7 +136,7 @@ Grant ReadGrant(Parser& in, const Grant* before) {
   const auto shares = in.Count(1);
   if (shares > static_cast<std::size_t>(ratelimit::kLongestLease)) in.Fail();
   std::int64_t share = 0;
-  for (std::size_t i = 0; i < shares && in.good(); ++i) grant.shares.push_back(share = Plus(share, in.Signed()));
+  for (std::size_t i = 0; i < shares && in.ok(); ++i) grant.shares.push_back(share = Plus(share, in.Signed()));
   return grant;
 }
 
@@ -230,7 +197,7 @@ std::variant<ReportMessage, WireFault> DecodeReport(std::string_view bytes) {
   constexpr std::size_t kLeast = 9;
   const auto count = in.Count(kLeast);
   ratelimit::Label label = 0;
-  for (std::size_t i = 0; i < count && in.good(); ++i) {
+  for (std::size_t i = 0; i < count && in.ok(); ++i) {
     LimitReport limit;
     limit.limit = in.Text();
     limit.held.epoch = in.Number();
@@ -279,7 +246,7 @@ std::variant<LogMessage, WireFault> DecodeLog(std::string_view bytes) {
   const auto count = in.Count(kLeast);
   message.records.reserve(count);
   const Grant* before = nullptr;
-  for (std::size_t i = 0; i < count && in.good(); ++i) {
+  for (std::size_t i = 0; i < count && in.ok(); ++i) {
     const auto kind = in.Number();
     if (kind == kEpochRecord) {
       Epoch epoch;

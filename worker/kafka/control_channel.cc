@@ -119,7 +119,7 @@ class ControlChannel::Impl {
   // The coordinating thread's.
   std::set<std::int32_t> owned_;
   bool subscribed_ = false;
-  bool ever_assigned_ = false;
+  bool assigned_ = false;  // since it subscribed
 
   std::thread reader_;
   std::thread member_;
@@ -282,6 +282,7 @@ void ControlChannel::Impl::ApplyCandidacy(rd_kafka_t& client) {
   const bool wanted = candidate_.load(std::memory_order_acquire);
   if (wanted == subscribed_) return;
   subscribed_ = wanted;
+  assigned_ = false;
   rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
   if (wanted) {
     const auto list = NewPartitionList(1);
@@ -325,7 +326,7 @@ void ControlChannel::Impl::Serve(rd_kafka_t& client, const rd_kafka_event_t& con
 }
 
 void ControlChannel::Impl::Assigned(rd_kafka_t& client, const rd_kafka_topic_partition_list_t& given) {
-  ever_assigned_ = true;
+  assigned_ = true;
   const PartitionListPtr list(rd_kafka_topic_partition_list_copy(&given));
   for (int i = 0; i < list->cnt; ++i) {
     // Who has left says so only once, and whoever coordinated before may have left with it. Old reports do no harm.
@@ -357,8 +358,9 @@ void ControlChannel::Impl::Leave(ClientPtr client) {
     }
   }
   const bool closed = rd_kafka_consumer_closed(client.get()) != 0;
-  // librdkafka before 2.3 dies when a cooperative member is destroyed between its first join and its first assignment.
-  const bool deadly = RD_KAFKA_VERSION < 0x020300ff && !ever_assigned_ && subscribed_;
+  // librdkafka dies when a cooperative member is destroyed between a change of its subscription and the assignment that
+  // follows (before 2.3 after the first join, until 2.12 while it puts the change off).
+  const bool deadly = !assigned_ && subscribed_;
   if (deadly || !closed) {
     Abandon(std::move(client));
     return;

@@ -96,7 +96,8 @@ void Coordinator::TakeDemand(Member& member, const LimitReport& report, Label he
   member.used_before = report.used_before;
   member.starved = report.starved && demand > 0;
   member.leaving = member.leaving || report.leaving;
-  member.heard = heard;
+  // An old report, read again by whoever has taken over, is no sign of life.
+  member.heard = std::max(member.heard, std::min(heard, report.label + 1));
 }
 
 void Coordinator::OnReport(const Report& report, WallTime now) {

@@ -83,7 +83,7 @@ TEST_F(PagesTest, SubscriptionsHaveTheAgreedShape) {
   EXPECT_EQ(page.at("revision").at("number").as_string(), "7");
   const auto& billing = page.at("subscriptions").at(0);
   EXPECT_THAT(Keys(billing),
-              ElementsAre("name", "topic", "endpoint", "paused", "limit", "max_rate", "partial_limit", "rate",
+              ElementsAre("name", "topic", "endpoint", "paused", "limit", "max_rate", "partial_limit", "lease", "rate",
                           "in_flight", "waiting_for_permit", "retrying", "health", "parked", "lag", "attempts",
                           "delivered", "expired", "rejected", "attempts_exhausted", "last_error"));
   EXPECT_EQ(billing.at("max_rate").as_string(), "500/s");

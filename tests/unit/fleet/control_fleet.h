@@ -223,7 +223,7 @@ class ControlFleet {
     WallTime at;
     std::string bytes;
   };
-  static constexpr seconds kReadBack{5};  // whoever is given a partition reads what was reported lately
+  static constexpr seconds kReadBack{60};  // whoever is given a partition reads what was reported lately
   std::vector<UnderWay> under_way_;
   std::vector<UnderWay> recent_;
   std::vector<std::deque<Appended>> logs_;

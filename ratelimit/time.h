@@ -34,4 +34,6 @@ constexpr Label LabelAt(WallTime t) {
 
 constexpr WallTime StartOf(Label w) { return WallTime(kWindow * w); }
 
+[[nodiscard]] inline double SecondsOf(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
 }  // namespace posthorn::ratelimit

@@ -4,12 +4,6 @@
 #include <numeric>
 
 namespace posthorn::ratelimit::baselines {
-namespace {
-
-double SecondsOf(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
-}  // namespace
-
 void AblySuppression::Advance(WallTime now) {
   for (std::size_t passed = 0; now - begun_ >= kPart; begun_ += kPart) {
     if (++passed > parts_.size()) {  // nothing is left of what was counted

@@ -7,8 +7,6 @@ namespace {
 
 constexpr double kStoredSeconds = 1;
 
-double SecondsOf(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
 }  // namespace
 
 double HermesOutputRate::Recalculate(std::int64_t successes, std::int64_t failures, double max_rate) {

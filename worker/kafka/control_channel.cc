@@ -33,7 +33,7 @@ constexpr auto kRetention = 600s;         // a lease is over after seconds
 constexpr auto kLookBack = 60s;           // several leases, and clocks that are kept badly
 constexpr int kReadAgain = 1'000;         // reports: what was said while nobody listened
 constexpr auto kQuestionTimeout = 500ms;  // with one question
-constexpr auto kLookAgain = 200ms;
+constexpr auto kTopicsAgain = 200ms;
 constexpr int kPoll = 100;  // ms
 constexpr auto kLeaveTimeout = 3s;
 
@@ -180,9 +180,9 @@ std::int32_t ControlChannel::Impl::AwaitTopics() {
       }
       if (!told && !grants) Log(LogLevel::kInfo, "waiting for the control topics", {{"why", cluster->last_error()}});
       told = told || !grants;
-      Wait(kLookAgain);  // brokers tell nobody that a topic is there
+      Wait(kTopicsAgain);  // brokers tell nobody that a topic is there
     }
-    if (cluster == nullptr) Wait(kLookAgain);
+    if (cluster == nullptr) Wait(kTopicsAgain);
   }
   return 0;
 }
@@ -210,7 +210,7 @@ PartitionListPtr ControlChannel::Impl::StartOfLog(std::int32_t partitions) {
       }
       return list;
     }
-    Wait(kLookAgain);
+    Wait(kTopicsAgain);
   }
   return nullptr;
 }
@@ -223,7 +223,7 @@ void ControlChannel::Impl::Read() {
   ClientPtr client;
   while (client == nullptr && !stopping()) {
     client = NewClient(config_, Role::kControlReader, error);
-    if (client == nullptr) Wait(kLookAgain);
+    if (client == nullptr) Wait(kTopicsAgain);
   }
   if (client == nullptr) return;
   {

@@ -4,14 +4,10 @@
 
 namespace posthorn::simulation {
 
+using ratelimit::SecondsOf;
+
 using ratelimit::LabelAt;
 using ratelimit::baselines::HermesConsumer;
-
-namespace {
-
-double SecondsOf(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
-}  // namespace
 
 HermesShares::HermesShares(const Scenario& scenario, Random& random, WallTime begin)
     : scenario_(scenario),

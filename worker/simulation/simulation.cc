@@ -14,6 +14,8 @@
 namespace posthorn::simulation {
 namespace {
 
+using ratelimit::SecondsOf;
+
 using ratelimit::kWindow;
 using ratelimit::LabelAt;
 using ratelimit::StartOf;
@@ -22,8 +24,6 @@ constexpr Label kSecondZero = 1'800'000'000;
 
 // Less of a window says little about the whole of it.
 constexpr Nanoseconds kEnoughOfWindow = std::chrono::milliseconds(200);
-
-double SecondsOf(Nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 // Messages come and requests end, whatever the limit.
 class Endpoint {

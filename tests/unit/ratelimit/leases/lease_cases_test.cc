@@ -101,7 +101,7 @@ TEST(LeaseCases, Case5OwnersRaceAndAFencedOneGoesOnWriting) {
   fleet.StartCoordinator();
   fleet.Windows(10);
   int leading = 0;
-  for (const std::size_t j : {0, 1, 2, 4})
+  for (const std::size_t j : {0U, 1U, 2U, 4U})
     leading += fleet.coordinator(j).phase() == Coordinator::Phase::kLeading ? 1 : 0;
   EXPECT_EQ(leading, 1);
   ExpectFullUse(fleet, kFirst + 1, kFirst + 13, 9);
@@ -298,7 +298,7 @@ TEST(LeaseCases, Case17DemandsThatAreNoDemandsHurtNobody) {
     Coordinator coordinator({100, 4});
     for (const char* limit : {kLimit, "other"}) coordinator.SetTerms(limit, TermsOf("10/s"), In(0));
     coordinator.OnLog(coordinator.Claim(In(0)), In(0));
-    for (const Incarnation who : {1, 2}) {
+    for (const Incarnation who : {1U, 2U}) {
       Report report{who, std::nullopt, {}};
       for (const char* limit : {kLimit, "other"}) {
         LimitReport of_limit;

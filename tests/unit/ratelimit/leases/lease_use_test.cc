@@ -26,7 +26,7 @@ TEST(LeaseUse, DemandThatMovesToAnotherWorkerIsServedInFullFromTheSecondWindowOn
 
 TEST(LeaseUse, ThreeOfManyWorkersUseASmallTotalInEveryWindow) {
   CalmFleet fleet(96, TermsOf("10/s"));
-  for (const std::size_t i : {5, 40, 77}) fleet.worker(i).backlog = kEndless;
+  for (const std::size_t i : {5U, 40U, 77U}) fleet.worker(i).backlog = kEndless;
   fleet.Windows(20);
   EXPECT_EQ(fleet.Above(), std::nullopt);
   for (Label w = kFirst + 2; w < kFirst + 20; ++w) EXPECT_EQ(fleet.Spent(w), 10) << w - kFirst;

@@ -216,7 +216,10 @@ class LeaseHistory {
       owner.claimed_at = tick_;
       Write(state.Claim(now));
     }
-    if (state.phase() == Coordinator::Phase::kFenced && random_.OneIn(2 * kTicks)) StartCoordinator(owner);
+    if (state.phase() == Coordinator::Phase::kFenced && random_.OneIn(2 * kTicks)) {
+      StartCoordinator(owner);
+      return;
+    }
     if (!random_.OneIn(3)) return;
     for (const auto& record : state.Plan(now)) {
       if (const auto* grant = std::get_if<Grant>(&record)) {

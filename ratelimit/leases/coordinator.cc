@@ -26,6 +26,7 @@ Label Coordinator::Advance(WallTime now) {
 Coordinator::Limit& Coordinator::LimitOf(const std::string& name, const Terms& terms) {
   const auto found = limits_.find(name);
   if (found != limits_.end()) {
+    found->second.forget_from.reset();
     if (found->second.ledger.SetTerms(terms, label_)) found->second.changed = true;
     return found->second;
   }
@@ -36,6 +37,12 @@ Coordinator::Limit& Coordinator::LimitOf(const std::string& name, const Terms& t
 void Coordinator::SetTerms(const std::string& limit, const Terms& terms, WallTime now) {
   Advance(now);
   LimitOf(limit, terms);
+}
+
+void Coordinator::Forget(const std::string& limit, WallTime now) {
+  Advance(now);
+  const auto found = limits_.find(limit);
+  if (found != limits_.end()) found->second.forget_from = label_ + 2 * kLongestLease;
 }
 
 Epoch Coordinator::Claim(WallTime now) {
@@ -163,8 +170,10 @@ std::vector<ControlRecord> Coordinator::Plan(WallTime now) {
   const bool new_label = label_ > planned_;
   if (new_label) out.emplace_back(Epoch{claimed_, options_.self, true});
   planned_ = label_;
+  std::erase_if(limits_, [&](const auto& limit) { return limit.second.forget_from.value_or(label_ + 1) <= label_; });
   for (auto& [name, limit] : limits_) {
     limit.ledger.ForgetBefore(label_);
+    if (limit.forget_from) continue;
     if (new_label || limit.changed) PlanLimit(name, limit, out);
   }
   return out;

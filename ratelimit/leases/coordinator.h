@@ -43,6 +43,9 @@ class Coordinator {
 
   /// A limit that is planned from here on, or newer terms of it. Ignored when of no higher revision than those known.
   void SetTerms(const std::string& limit, const Terms& terms, WallTime now);
+  /// A limit that nobody has any more: not planned, and forgotten when every lease of it is over. SetTerms takes it
+  /// back.
+  void Forget(const std::string& limit, WallTime now);
 
   void OnLog(const Epoch& epoch, WallTime now);
   void OnLog(const Grant& grant, WallTime now);
@@ -101,6 +104,7 @@ class Coordinator {
     bool changed = true;
     bool settled = false;  // after a take-over: everybody has been heard, or had the time
     std::uint64_t senseless_reports = 0;
+    std::optional<Label> forget_from;
   };
 
   Label Advance(WallTime now);

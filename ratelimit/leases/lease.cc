@@ -43,7 +43,7 @@ Lease::Cap Lease::CapAt(Label w) const {
   if (left_) return {};
   if (held_ && w < held_->end()) return {CutShare(held_->ShareAt(w), held_->terms, terms(), w), Source::kLease};
   const auto claim = ClaimOf(process_);
-  if (!claim || w < claim->fallback_from) return {};
+  if (!claim || w < claim->fallback_from || claim->slot >= terms().slots) return {};
   return {slots_.Least(claim->slot, w), Source::kFallback};
 }
 

@@ -55,7 +55,7 @@ class Lease {
   enum class Source : std::uint8_t {
     kLease,
     kFallback,  // no lease covers the label: the share of the slot
-    kNothing,   // no lease covers the label and there is no slot, or not yet: the worker waits
+    kNothing,   // no lease covers the label and there is no slot, not yet, or none that counts: the worker waits
   };
   struct Cap {
     std::int64_t permits = 0;

@@ -153,6 +153,13 @@ constexpr std::array<MetricEntry, kMetricCount> kTable = {{
      "",
      {"limit"},
      "1 while this worker has neither a lease nor a slot and so delivers nothing under the limit."},
+    {Metric::kLeaseEpoch,
+     "posthorn_lease_epoch",
+     kGauge,
+     "",
+     {"limit", "coordinator"},
+     "Epoch of the limit's coordinator, as this worker read it in the log of grants. The same in all workers, but for "
+     "moments."},
     {Metric::kLimitExposure,
      "posthorn_limit_exposure_permits",
      kGauge,

@@ -34,6 +34,7 @@ enum class Metric : std::uint8_t {
   kLimitStarved,
   kLeaseAge,
   kLeaseMissing,
+  kLeaseEpoch,
   kLimitExposure,
   kPermitsAboveTotal,
   kCoordinatedPartitions,

@@ -5,6 +5,9 @@
 #include <boost/url/parse.hpp>
 #include <boost/url/url.hpp>
 
+#include <map>
+#include <set>
+
 #include "config/effective.h"
 #include "worker/admin/lane_lag.h"
 #include "worker/admin/pages.h"
@@ -109,9 +112,12 @@ json::value Seconds(const std::optional<runtime::Nanoseconds>& time) {
 }
 
 /// What this worker has of the limit by lease, and who grants it.
-json::object LeaseObject(const fleet::LeaseView& view) {
+json::object LeaseObject(const fleet::LeaseView& view, const fleet::LimitBook::View& limit, ratelimit::Label label) {
   const auto& lease = view.lease;
-  return {{"share_from", ToString(lease.cap.source)},
+  return {{"total", limit.limit.max_rate.Total(label)},
+          {"share", lease.cap.permits},
+          {"used", limit.limiter->UsedIn(label)},
+          {"share_from", ToString(lease.cap.source)},
           {"lease_age", Seconds(view.lease_age)},
           {"lease_until", lease.covered_until ? json::value(*lease.covered_until) : json::value(nullptr)},
           {"waits_for_lease", view.waits},
@@ -171,9 +177,37 @@ Leases LeasesOf(const std::optional<fleet::ControlView>& control) {
   return leases;
 }
 
-json::value LeaseOf(const Leases& leases, const std::string& limit) {
-  const auto found = leases.find(limit);
-  return found == leases.end() ? json::value(nullptr) : json::value(LeaseObject(found->second));
+json::value LeaseOf(const Leases& leases, const fleet::LimitBook::View& limit, ratelimit::Label label) {
+  const auto found = leases.find(limit.name);
+  return found == leases.end() ? json::value(nullptr) : json::value(LeaseObject(found->second, limit, label));
+}
+
+/// Where this worker coordinates: everybody who has a part in a limit, and what part. Null: the coordinator knows.
+struct FleetKnown {
+  json::value members;
+  std::map<std::string, json::object> shares;     // by limit
+  std::map<std::string, std::int64_t> exposures;  // by limit
+};
+
+FleetKnown KnownOf(const std::optional<fleet::ControlView>& control) {
+  FleetKnown known;
+  std::set<std::string> members;
+  if (control) {
+    for (const auto& partition : control->coordinated) {
+      if (partition.phase != ratelimit::Coordinator::Phase::kLeading) continue;
+      for (const auto& limit : partition.limits) {
+        auto& shares = known.shares[limit.name];
+        known.exposures[limit.name] = limit.view.exposure;
+        for (std::size_t i = 0; i < limit.view.members.size(); ++i) {
+          if (!limit.view.members[i].live) continue;
+          shares[limit.instances[i]] = limit.view.members[i].share;
+          members.insert(limit.instances[i]);
+        }
+      }
+    }
+  }
+  if (!known.shares.empty()) known.members = json::array(members.begin(), members.end());
+  return known;
 }
 
 json::value CoordinatorOf(const Leases& leases, const std::string& limit) {
@@ -198,7 +232,7 @@ json::object SubscriptionObject(const SubscriptionView& view,
           {"limit", TextOrNull(config.limit)},
           {"max_rate", limited ? json::value(limit->second.limit.max_rate.ToString()) : json::value(nullptr)},
           {"partial_limit", limited ? json::value(limit->second.limiter->PartialLimit(now)) : json::value(nullptr)},
-          {"lease", LeaseOf(leases, config.limit)},
+          {"lease", limited ? LeaseOf(leases, limit->second, ratelimit::LabelAt(now)) : json::value(nullptr)},
           {"rate", AttemptsIn(shared, ratelimit::LabelAt(now) - 1)},
           {"in_flight", shared.Sum(&ShardStats::in_flight)},
           {"waiting_for_permit", shared.Sum(&ShardStats::waiting_for_permit)},
@@ -243,17 +277,23 @@ Response FleetPage(const WorkerView& view) {
   }
   const auto control = view.control();
   const auto leases = LeasesOf(control);
+  const auto known = KnownOf(control);
   json::array limits;
   for (const auto& limit : view.limits()) {
+    const auto shares = known.shares.find(limit.name);
+    const auto exposure = known.exposures.find(limit.name);
     // The share first: it moves the limiter on to the running window, so that the last one is closed.
     const auto partial = limit.limiter->PartialLimit(now);
-    limits.push_back(json::object{{"name", limit.name},
-                                  {"max_rate", limit.limit.max_rate.ToString()},
-                                  {"total", limit.limit.max_rate.Total(label)},
-                                  {"partial_limit", partial},
-                                  {"used_last_window", limit.limiter->UsedIn(label - 1)},
-                                  {"coordinator", CoordinatorOf(leases, limit.name)},
-                                  {"lease", LeaseOf(leases, limit.name)}});
+    limits.push_back(json::object{
+        {"name", limit.name},
+        {"max_rate", limit.limit.max_rate.ToString()},
+        {"total", limit.limit.max_rate.Total(label)},
+        {"partial_limit", partial},
+        {"used_last_window", limit.limiter->UsedIn(label - 1)},
+        {"coordinator", CoordinatorOf(leases, limit.name)},
+        {"shares", shares == known.shares.end() ? json::value(nullptr) : shares->second},
+        {"exposure", exposure == known.exposures.end() ? json::value(nullptr) : json::value(exposure->second)},
+        {"lease", LeaseOf(leases, limit, label)}});
   }
   const auto by_slot = snapshot && snapshot->instances;
   const auto problem = view.limit_problem();
@@ -264,6 +304,7 @@ Response FleetPage(const WorkerView& view) {
                                              : by_slot ? "slot"
                                                        : "partition"},
                                {"problem", TextOrNull(problem)},
+                               {"members", known.members},
                                {"member", membership.joined && !membership.fenced},
                                {"confirmed", view.membership_confirmed()},
                                {"fenced", membership.fenced},

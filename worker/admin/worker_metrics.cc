@@ -115,6 +115,9 @@ void AddControl(MetricSamples& out, const fleet::ControlView& control, ratelimit
       out.Add(Metric::kLeaseAge, {limit.limit}, std::chrono::duration<double>(*limit.lease_age).count());
     }
     out.Add(Metric::kLeaseMissing, {limit.limit}, Flag(limit.waits));
+    if (!limit.coordinator.empty()) {
+      out.Add(Metric::kLeaseEpoch, {limit.limit, limit.coordinator}, Number(limit.epoch));
+    }
   }
   std::size_t leading = 0;
   for (const auto& partition : control.coordinated) {

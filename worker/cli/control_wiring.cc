@@ -61,6 +61,9 @@ ratelimit::Lease::Process ControlWiring::NewProcess(const config::Deployment& de
   process.self = (std::uint64_t{random()} << 32) | random();
   process.slot = deployment.slot;
   process.started = ratelimit::LabelAt(now);
+  // Two clocks that are both as far off as they may be, in opposite directions.
+  const auto apart = 2 * deployment.max_clock_offset / runtime::Nanoseconds(ratelimit::kWindow);
+  process.clock_labels = 1 + static_cast<int>(apart);
   return process;
 }
 

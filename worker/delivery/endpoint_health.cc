@@ -154,11 +154,9 @@ std::optional<EndpointHealth::View> EndpointHealth::OnBad(Answer answer, SteadyT
   const std::lock_guard lock(mutex_);
   Remember(answer);
   const auto measured = std::max(1.0, rates.measured);
-  if (rates.full > 0) {
-    full_ = rates.full;
-  } else {
-    full_ = state_ == State::kHealthy ? measured : std::max(full_, measured);
-  }
+  // While slowed down it asks for less, and so a share by demand falls with it.
+  const auto full = rates.full > 0 ? rates.full : measured;
+  full_ = state_ == State::kHealthy ? full : std::max(full_, full);
   bool cut = false;
   if (!period_) {
     period_ = now;

@@ -10,7 +10,10 @@ void ClockOffset::Add(std::int32_t partition, runtime::WallTime sent, runtime::W
                       runtime::WallTime known) {
   if (known < sent) return;
   auto& of = partitions_[partition];
-  of.samples[of.next] = {sent - stored - std::chrono::milliseconds(1), known - stored};
+  const Bounds bounds{sent - stored - std::chrono::milliseconds(1), known - stored};
+  const auto apart = [&](const Bounds& other) { return bounds.least > other.most || bounds.most < other.least; };
+  if (std::any_of(of.samples.begin(), of.samples.begin() + static_cast<std::ptrdiff_t>(of.known), apart)) of = {};
+  of.samples[of.next] = bounds;
   of.next = (of.next + 1) % kSamples;
   of.known = std::min(of.known + 1, kSamples);
 }

@@ -13,7 +13,9 @@ namespace posthorn::fleet {
 ///
 /// A record that was sent at s, stored at b by the broker's clock and known to be stored at k says that this clock is
 /// ahead of the broker's by s - b at least (a millisecond less: b is cut off) and by k - b at most. Of the last
-/// kSamples of a partition the narrowest one counts; of the partitions, which are with different brokers, the median.
+/// kSamples of a partition the narrowest one counts; of the partitions, which are with different brokers, the median. A
+/// sample that cannot be true together with an earlier one says that a clock was set: only what comes from then
+/// on counts.
 ///
 /// Units    Nanoseconds; above 0: this worker's clock is ahead.
 /// Threads  One at a time.

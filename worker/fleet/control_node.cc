@@ -116,6 +116,11 @@ void ControlNode::OnStored(std::int32_t partition, WallTime sent, WallTime store
 void ControlNode::TakeLimits(const runtime::Now& now) {
   std::map<std::string, LimitBook::View> limits;
   for (auto& view : parts_.limits->Views()) limits.emplace(view.name, view);
+  for (const auto& [name, view] : limits_) {
+    if (limits.contains(name) || partitions_.empty()) continue;
+    const auto partition = PartitionOf(name, static_cast<std::int32_t>(partitions_.size()));
+    partitions_[static_cast<std::size_t>(partition)].seat.Forget(name, now.wall);
+  }
   limits_ = std::move(limits);
   claim_ = parts_.limits->Claim();
   std::erase_if(known_, [&](const auto& known) { return !limits_.contains(known.first); });
@@ -123,7 +128,9 @@ void ControlNode::TakeLimits(const runtime::Now& now) {
   for (const auto& [name, view] : limits_) {
     const auto partition = PartitionOf(name, static_cast<std::int32_t>(partitions_.size()));
     partitions_[static_cast<std::size_t>(partition)].seat.SetTerms(name, view.terms, now.wall);
-    if (fenced_) view.limiter->Fence(true, now.wall);
+    // Also one that is new here, or was removed meanwhile and has come back.
+    const auto state = view.limiter->StateOfLease(now.wall);
+    if (state && state->fenced != fenced_) view.limiter->Fence(fenced_, now.wall);
   }
 }
 
@@ -165,7 +172,7 @@ void ControlNode::NoteWaiting(const LimitBook::View& limit, Known& known, const 
   }
 }
 
-void ControlNode::SetFenced(bool fenced, const runtime::Now& now) {
+void ControlNode::SetFenced(bool fenced) {
   if (fenced == fenced_) return;
   fenced_ = fenced;
   const auto estimate = clock_.Estimate();
@@ -177,11 +184,9 @@ void ControlNode::SetFenced(bool fenced, const runtime::Now& now) {
   } else {
     Log(LogLevel::kInfo, "this worker's clock is right again", {{"offset_ms", offset}});
   }
-  for (const auto& [name, view] : limits_) view.limiter->Fence(fenced, now.wall);
   for (auto& partition : partitions_) partition.report_now = true;
   // Its labels would be others': somebody else shall coordinate.
   parts_.link->SetCandidate(!fenced);
-  if (!fenced) parts_.wake();
 }
 
 ReportMessage ControlNode::MakeReport(std::int32_t number, const runtime::Now& now) {
@@ -222,8 +227,10 @@ WallTime ControlNode::Tick(const runtime::Now& now) {
   if (!started_) started_ = now.wall;
   if (left_) return WallTime::max();
   if (now.wall >= look_at_) {
-    SetFenced(clock_.Beyond(parts_.max_clock_offset), now);
+    const bool was_fenced = fenced_;
+    SetFenced(clock_.Beyond(parts_.max_clock_offset));
     TakeLimits(now);
+    if (was_fenced && !fenced_) parts_.wake();
     TakeDemand(now);
     look_at_ = now.wall + kLook;
   }

@@ -121,7 +121,7 @@ class ControlNode {
   void TakeLimits(const runtime::Now& now);
   void TakeDemand(const runtime::Now& now);
   void TakeGrant(std::int32_t partition, const ratelimit::Grant& grant, const runtime::Now& now, bool& sooner);
-  void SetFenced(bool fenced, const runtime::Now& now);
+  void SetFenced(bool fenced);
   void NoteWaiting(const LimitBook::View& limit, Known& known, const runtime::Now& now);
   [[nodiscard]] runtime::WallTime ReportIfDue(std::int32_t number, Partition& partition, const runtime::Now& now);
   void SendReport(std::int32_t number, Partition& partition, const runtime::Now& now);

@@ -26,10 +26,18 @@ void CoordinatorSeat::OnLog(std::string_view bytes, const LogMessage& message, W
   tail_.push_back({now, std::string(bytes)});
   while (tail_.front().came < now - (parts_.length + kTail) * ratelimit::kWindow) tail_.pop_front();
   if (!coordinator_) return;
+  Read(message, now);
+  if (coordinator_->phase() == Coordinator::Phase::kLeading && !led_) Lead(now);
+}
+
+void CoordinatorSeat::Read(const LogMessage& message, WallTime now) {
   for (const auto& record : message.records) {
     std::visit([&](const auto& what) { coordinator_->OnLog(what, now); }, record);
+    const auto* grant = std::get_if<ratelimit::Grant>(&record);
+    if (grant == nullptr || led_) continue;
+    auto& highest = granted_by_.try_emplace(grant->limit, grant->terms.rate).first->second;
+    highest = std::max(highest, grant->terms.rate);
   }
-  if (coordinator_->phase() == Coordinator::Phase::kLeading && !led_) Lead(now);
 }
 
 void CoordinatorSeat::SetOwned(bool owned, WallTime now) {
@@ -60,20 +68,24 @@ void CoordinatorSeat::SetTerms(const std::string& limit, const ratelimit::Terms&
   plan_at_ = now;
 }
 
+void CoordinatorSeat::Forget(const std::string& limit, WallTime now) {
+  if (terms_.erase(limit) == 0) return;
+  if (coordinator_) coordinator_->Forget(limit, now);
+  audit_.Forget(limit);
+}
+
 void CoordinatorSeat::Begin(WallTime now) {
   Coordinator::Options options;
   options.self = random_();
   options.length = parts_.length;
   coordinator_.emplace(options);
   led_ = false;
+  granted_by_.clear();
   for (const auto& [limit, terms] : terms_) coordinator_->SetTerms(limit, terms, now);
   for (const auto& kept : tail_) {
     const auto decoded = DecodeLog(kept.bytes);
     const auto* message = std::get_if<LogMessage>(&decoded);
-    if (message == nullptr) continue;
-    for (const auto& record : message->records) {
-      std::visit([&](const auto& what) { coordinator_->OnLog(what, now); }, record);
-    }
+    if (message != nullptr) Read(*message, now);
   }
   claimed_ = now;
   parts_.append({coordinator_->Claim(now)});
@@ -83,16 +95,18 @@ void CoordinatorSeat::Begin(WallTime now) {
 void CoordinatorSeat::Lead(WallTime now) {
   led_ = true;
   for (const auto& [limit, terms] : terms_) {
+    // The totals that leases granted before go by still count.
+    if (const auto granted = granted_by_.find(limit); granted != granted_by_.end()) {
+      audit_.SetTerms(limit, granted->second, coordinator_->label());
+    }
     audit_.SetTerms(limit, terms.rate, coordinator_->label());
     const auto view = coordinator_->View(limit);
     if (!view || (view->terms.rate == terms.rate && view->terms.slots == terms.slots)) continue;
-    // The totals that leases granted before go by still count.
-    audit_.SetTerms(limit, view->terms.rate, coordinator_->label());
-    audit_.SetTerms(limit, terms.rate, coordinator_->label());
     auto newer = terms;
     newer.revision = std::max(newer.revision, view->terms.revision + 1);
     coordinator_->SetTerms(limit, newer, now);
   }
+  granted_by_.clear();
   for (const auto& [who, message] : std::exchange(early_, {})) OnReport(message, now);
   plan_at_ = now;
 }

@@ -40,6 +40,8 @@ class CoordinatorSeat {
   void SetOwned(bool owned, runtime::WallTime now);
   /// Of a limit of this partition. Cheap to repeat.
   void SetTerms(const std::string& limit, const ratelimit::Terms& terms, runtime::WallTime now);
+  /// The configuration does not name it any more.
+  void Forget(const std::string& limit, runtime::WallTime now);
   /// Those that come before it leads are kept until then: one who has left says so only once.
   void OnReport(const ReportMessage& message, runtime::WallTime now);
   /// Does what is due; returns when it next has something to do.
@@ -54,6 +56,7 @@ class CoordinatorSeat {
 
  private:
   void Begin(runtime::WallTime now);
+  void Read(const LogMessage& message, runtime::WallTime now);
   void Lead(runtime::WallTime now);
   void Plan(runtime::WallTime now);
   void End();
@@ -70,10 +73,11 @@ class CoordinatorSeat {
   std::map<std::string, ratelimit::Terms> terms_;          // by this worker's configuration
   std::map<ratelimit::Incarnation, ReportMessage> early_;  // newest reports from before it leads
   std::optional<ratelimit::Coordinator> coordinator_;
-  bool led_ = false;                          // this coordinator has begun to lead
-  runtime::WallTime try_again_{};             // no coordinator: when there may be one
-  runtime::WallTime claimed_{};               // claiming: since when
-  std::optional<runtime::WallTime> plan_at_;  // leading: reports wait to be planned
+  bool led_ = false;                                      // this coordinator has begun to lead
+  std::map<std::string, ratelimit::MaxRate> granted_by_;  // until it leads: the highest rate that a grant went by
+  runtime::WallTime try_again_{};                         // no coordinator: when there may be one
+  runtime::WallTime claimed_{};                           // claiming: since when
+  std::optional<runtime::WallTime> plan_at_;              // leading: reports wait to be planned
   runtime::WallTime planned_{};
   struct Name {
     std::string instance;

@@ -64,7 +64,9 @@ Demand OfSubscription(const delivery::Dispatcher::SubscriptionView& view, const 
   for (const auto& lane : view.lanes) unread += std::max<std::int64_t>(0, lane.log_end - lane.taken);
   const std::int64_t pace = Pace(shared, now.wall);
   std::int64_t most = CeilingOf(shared.health, now);
-  if (shared.slots.used() >= view.config->max_in_flight) most = std::min(most, pace + pace / 8 + 1);
+  // With its requests all under way, or its turns one after the other, it is not permits that it waits for.
+  const bool in_turn = view.config->ordering == config::Ordering::kPartition && ready == 0;
+  if (in_turn || shared.slots.used() >= view.config->max_in_flight) most = std::min(most, pace + pace / 8 + 1);
   return {std::min(ready + unread + pace, most), std::min(ready, most)};
 }
 

@@ -20,7 +20,8 @@ struct Demand {
 /// The demand of each limit that a subscription names: what is ready and what lies unread in its partitions, and as
 /// many again as were started lately (new messages and retries that will come due). Never more than the endpoint takes:
 /// a subscription that was slowed down asks for its ceiling, one whose endpoint fails throughout for the next probe,
-/// one that was told to wait or is paused for nothing, one with all its requests under way for what it gets done.
+/// one that was told to wait or is paused for nothing; one with all its requests under way, or that delivers one after
+/// the other (`ordering: partition`) and has them all under way or in backoff, for what it gets done.
 ///
 /// Threads  A function of its arguments; those of the counters may be a moment old.
 [[nodiscard]] std::map<std::string, Demand> DemandOf(

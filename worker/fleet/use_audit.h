@@ -16,6 +16,7 @@ class UseAudit {
  public:
   /// From this label on the limit is that; what was granted before runs on for a lease's length.
   void SetTerms(const std::string& limit, const ratelimit::MaxRate& rate, ratelimit::Label now);
+  void Forget(const std::string& limit) { limits_.erase(limit); }
   /// Left out when its label is nowhere near `now`.
   void Hear(ratelimit::Incarnation from, const ratelimit::LimitReport& report, ratelimit::Label now);
   /// Windows before `label` - kWait are judged. Returns the permits above the totals that were found.

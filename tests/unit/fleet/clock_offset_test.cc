@@ -35,12 +35,21 @@ TEST(ClockOffsetTest, ASlowAnswerProvesNothing) {
   EXPECT_LE(clock.Estimate()->most, milliseconds(1));
 }
 
-TEST(ClockOffsetTest, AClockThatWasSetIsSeenAfterTheOldSamples) {
+TEST(ClockOffsetTest, AClockThatWasSetIsSeenAtOnce) {
   ClockOffset clock;
   for (int i = 0; i < 20; ++i) clock.Add(0, At(1000 * i), At(1000 * i), At(1000 * i + 1));
   EXPECT_FALSE(clock.Beyond(milliseconds(100)));
-  for (std::size_t i = 0; i < ClockOffset::kSamples; ++i) clock.Add(0, At(30'000), At(29'000), At(30'002));
+  clock.Add(0, At(30'000), At(29'000), At(30'020));
   EXPECT_TRUE(clock.Beyond(milliseconds(100)));
+  clock.Add(0, At(31'000), At(31'000), At(31'050));
+  EXPECT_FALSE(clock.Beyond(milliseconds(100))) << "set back";
+}
+
+TEST(ClockOffsetTest, AClockThatIsSetWhileARecordIsUnderWayProvesNothing) {
+  ClockOffset clock;
+  clock.Add(0, At(1000), At(1000), At(1001));
+  clock.Add(0, At(2000), At(2001), At(5002));
+  EXPECT_FALSE(clock.Beyond(milliseconds(100)));
 }
 
 TEST(ClockOffsetTest, OneBrokerOfThreeWithABadClockChangesNothing) {

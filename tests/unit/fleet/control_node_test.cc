@@ -157,6 +157,28 @@ TEST_F(ControlNodeTest, ABadClockStopsItsWorkerAlone) {
   EXPECT_LT(Todo(1), before);
 }
 
+TEST_F(ControlNodeTest, ALimitThatComesBackAfterTheClockWasMendedIsDeliveredAgain) {
+  Begin(1, "100/s");
+  auto& worker = *fleet.workers[0];
+  const auto stamp = [&](milliseconds offset) {
+    const auto sent = worker.Now().wall;
+    worker.node->OnStored(0, sent, sent - offset, sent + milliseconds(2));
+    fleet.RunFor(seconds(1));
+  };
+  stamp(milliseconds(150));
+  EXPECT_TRUE(worker.node->View(worker.Now()).clock_fenced);
+  const auto rate = std::exchange(fleet.rates, {});
+  fleet.TellAll();
+  fleet.RunFor(seconds(1));
+  stamp(milliseconds(0));
+  fleet.Own(0, 0);
+  fleet.rates = rate;
+  fleet.TellAll();
+  Todo(0) = kPlenty;
+  fleet.RunFor(seconds(5));
+  EXPECT_GE(fleet.Used("l", label() - 1), 95);
+}
+
 TEST_F(ControlNodeTest, OthersRecordsAreLeftOutAndCounted) {
   Begin(1, "100/s");
   auto& worker = *fleet.workers[0];
@@ -192,20 +214,34 @@ TEST_F(ControlNodeTest, TellsWhatItHasAndWhatItCoordinates) {
             (std::set<std::string>{"orders-0", "orders-1"}));
 }
 
-TEST_F(ControlNodeTest, WithoutACoordinatorItWaitsAndSaysSo) {
-  Begin(2, "100/s");
+// A number at the end of its name makes no slot where `instances` does not count it.
+struct WithoutACoordinator : ControlNodeTest, ::testing::WithParamInterface<std::optional<std::uint32_t>> {};
+
+TEST_P(WithoutACoordinator, ItWaitsAndSaysSo) {
+  fleet.SetRate("l", "100/s", GetParam());
+  fleet.Add("orders-0", 0);
+  fleet.Add("orders-1", 1);
+  fleet.Own(0, 0);
   Todo(1) = kPlenty;
-  fleet.RunFor(seconds(2));
+  fleet.RunFor(seconds(20));
+  EXPECT_GT(fleet.Used("l", label() - 1), 0);
   fleet.Kill(0);
   fleet.RunFor(seconds(13));
   auto& worker = *fleet.workers[1];
   EXPECT_TRUE(worker.node->View(worker.Now()).limits[0].waits);
   EXPECT_EQ(fleet.Used("l", label() - 1), 0);
-  fleet.Own(0, 1);
-  fleet.RunFor(seconds(4));
-  EXPECT_FALSE(worker.node->View(worker.Now()).limits[0].waits);
-  EXPECT_GE(fleet.Used("l", label() - 1), 95);
 }
+
+TEST_P(WithoutACoordinator, ItSaysSoAlsoWhenItNeverHadALease) {
+  fleet.SetRate("l", "100/s", GetParam());
+  fleet.Add("orders-0", 0);
+  fleet.Add("orders-1", 1);
+  fleet.RunFor(seconds(20));
+  auto& worker = *fleet.workers[1];
+  EXPECT_TRUE(worker.node->View(worker.Now()).limits[0].waits);
+}
+
+INSTANTIATE_TEST_SUITE_P(Slots, WithoutACoordinator, ::testing::Values(std::nullopt, std::optional<std::uint32_t>(1)));
 
 TEST_F(ControlNodeTest, WithSlotsThePartOfTheSlotGoesOn) {
   fleet.SetRate("l", "90/s", 3);

@@ -18,11 +18,13 @@ struct DemandTest : ::testing::Test {
   runtime::Now now{ratelimit::StartOf(kNow) + milliseconds(500), runtime::SteadyTime(seconds(1000))};
   std::vector<delivery::Dispatcher::SubscriptionView> views;
 
-  SubscriptionShared& Add(const std::string& name, const std::string& limit, bool paused = false) {
+  SubscriptionShared& Add(const std::string& name, const std::string& limit, bool paused = false,
+                          config::Ordering ordering = config::Ordering::kNone) {
     auto config = std::make_shared<config::Subscription>();
     config->name = name;
     config->limit = limit;
     config->paused = paused;
+    config->ordering = ordering;
     auto shared = std::make_shared<SubscriptionShared>(name, config->max_in_flight, 2);
     views.push_back({config, shared, {}, {}});
     return *shared;
@@ -107,6 +109,15 @@ TEST_F(DemandTest, WhoHasAllRequestsUnderWayAsksForWhatItGetsDone) {
     ASSERT_TRUE(shared.slots.TakeOrWait(0, i, false));
   }
   EXPECT_EQ(Of("l").next_window, 19);
+}
+
+TEST_F(DemandTest, OneThatDeliversInTurnAsksForWhatItGetsDone) {
+  auto& shared = Add("a", "l", /*paused=*/false, config::Ordering::kPartition);
+  Unread(100'000);
+  Started(shared, kNow - 1, 16);
+  EXPECT_EQ(Of("l").next_window, 19) << "its requests are under way, or wait for their time";
+  shared.per_shard[0]->waiting_for_permit.Set(1);
+  EXPECT_EQ(Of("l").next_window, 100'017) << "it waits for permits";
 }
 
 }  // namespace

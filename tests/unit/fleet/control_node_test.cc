@@ -243,6 +243,49 @@ TEST_P(WithoutACoordinator, ItSaysSoAlsoWhenItNeverHadALease) {
 
 INSTANTIATE_TEST_SUITE_P(Slots, WithoutACoordinator, ::testing::Values(std::nullopt, std::optional<std::uint32_t>(1)));
 
+TEST_F(ControlNodeTest, WhoWaitedHasAShareAgainAsSoonAsSomebodyCoordinates) {
+  Begin(2, "100/s");
+  Todo(1) = kPlenty;
+  fleet.RunFor(seconds(2));
+  fleet.Kill(0);
+  fleet.RunFor(seconds(13));
+  auto& worker = *fleet.workers[1];
+  EXPECT_TRUE(worker.node->View(worker.Now()).limits[0].waits);
+  fleet.Own(0, 1);
+  fleet.RunFor(seconds(4));
+  EXPECT_FALSE(worker.node->View(worker.Now()).limits[0].waits);
+  EXPECT_GE(fleet.Used("l", label() - 1), 95);
+}
+
+TEST_F(ControlNodeTest, ALimitThatIsGoneIsForgottenByItsCoordinator) {
+  Begin(1, "10/s");
+  fleet.SetRate("other", "10/s");
+  fleet.rates.erase("l");
+  fleet.TellAll();
+  fleet.RunFor(seconds(2 * ratelimit::kLongestLease + 2));
+  const auto view = fleet.workers[0]->node->View(fleet.workers[0]->Now());
+  ASSERT_EQ(view.coordinated.size(), 1U);
+  ASSERT_EQ(view.coordinated[0].limits.size(), 1U);
+  EXPECT_EQ(view.coordinated[0].limits[0].name, "other");
+}
+
+// Leases by the higher rate run on under whoever knows only of the lower one.
+TEST_F(ControlNodeTest, ALoweredRateIsNoBrokenPromiseForASuccessor) {
+  Begin(3, "1000/s");
+  Todo(2) = kPlenty;
+  fleet.RunFor(seconds(3));
+  fleet.SetRate("l", "100/s");
+  fleet.Tell(*fleet.workers[1]);
+  fleet.Kill(0);
+  fleet.RunFor(seconds(5));
+  fleet.Own(0, 1);
+  const Label lowered = label();
+  fleet.RunFor(seconds(20));
+  EXPECT_GT(fleet.Used("l", lowered), 100);
+  auto& successor = *fleet.workers[1];
+  EXPECT_EQ(successor.node->View(successor.Now()).above_total, 0U);
+}
+
 TEST_F(ControlNodeTest, WithSlotsThePartOfTheSlotGoesOn) {
   fleet.SetRate("l", "90/s", 3);
   for (std::uint32_t i = 0; i < 3; ++i) fleet.Add("orders-" + std::to_string(i), i);

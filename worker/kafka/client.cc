@@ -114,6 +114,12 @@ bool IsFor(Role role, const std::string& key) {
   return true;
 }
 
+// What suits messages does not suit leases, which are over in seconds.
+bool IsForMessagesOnly(Role role, const std::string& key) {
+  // From a replica near by reports and grants come up to half a second late.
+  return (role == Role::kControlMember || role == Role::kControlReader) && key == "client.rack";
+}
+
 }  // namespace
 
 const char* ToString(Role role) {
@@ -172,10 +178,8 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
     good = good && set_all({{"linger.ms", "5"}, {"message.timeout.ms", "30000"}, {"message.max.bytes", "1000000000"}});
   if (role == Role::kScan)
     good = good && set_all({{"queued.max.messages.kbytes", "8192"}, {"fetch.wait.max.ms", "10"}});
-  if (role == Role::kControlMember || role == Role::kControlReader)
-    good = good && set_all({{"fetch.wait.max.ms", "100"}, {"fetch.error.backoff.ms", "100"}});
   for (const auto& [key, value] : config.settings())
-    if (IsFor(role, key)) good = good && setter.Set(key, value);
+    if (IsFor(role, key) && !IsForMessagesOnly(role, key)) good = good && setter.Set(key, value);
 
   // Then what nobody may.
   if (role == Role::kMember) {
@@ -219,12 +223,16 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
   if (role == Role::kControlMember || role == Role::kControlReader) {
     good = good && set_all({{"group.id", config.fleet() + ".@control"},
                             {"enable.auto.commit", "false"},
-                            {"enable.auto.offset.store", "false"}});
+                            {"enable.auto.offset.store", "false"},
+                            {"fetch.min.bytes", "1"},
+                            {"fetch.wait.max.ms", "100"},
+                            {"fetch.error.backoff.ms", "100"}});
     if (role == Role::kControlMember) {
       // Whoever takes over has until the leases end, whatever the sessions of the data consumers are.
       good = good && set_all({{"partition.assignment.strategy", "cooperative-sticky"},
                               {"session.timeout.ms", "6000"},
                               {"heartbeat.interval.ms", "500"},
+                              {"max.poll.interval.ms", "300000"},
                               {"enable.partition.eof", "false"},
                               {"auto.offset.reset", "latest"}});
       rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_REBALANCE | RD_KAFKA_EVENT_ERROR);
@@ -233,7 +241,10 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
     }
     setter.Try("fetch.queue.backoff.ms", "10");
   }
-  if (role == Role::kControlProducer) good = good && set_all({{"linger.ms", "0"}, {"message.timeout.ms", "5000"}});
+  if (role == Role::kControlProducer)
+    good = good && set_all({{"linger.ms", "0"},
+                            {"message.timeout.ms", "5000"},
+                            {"message.max.bytes", std::to_string(kControlRecordBytes)}});
   if (role == Role::kProducer || role == Role::kControlProducer) {
     good = good && set_all({{"enable.idempotence", "true"}});
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);

@@ -23,6 +23,10 @@ enum class Role {
 };
 const char* ToString(Role role);
 
+/// The largest record of the control topics, for who writes them and where the topics are made: the reports of 100 000
+/// limits. (Grants are written some hundred kilobytes at once.)
+inline constexpr int kControlRecordBytes = 8 << 20;
+
 /// The settings of a client; null and `error` set when a setting is refused.
 ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error);
 

@@ -62,6 +62,29 @@ TEST(ClientConfig, UsersSettingsWin) {
   EXPECT_THAT(ClientConfig::From(deployment).Faults(), IsEmpty());
 }
 
+TEST(ClientConfig, WhatIsSetForMessagesDoesNotSlowLeases) {
+  const auto tuned = Deployment({{"fetch.min.bytes", "100000"},
+                                 {"fetch.wait.max.ms", "5000"},
+                                 {"fetch.error.backoff.ms", "2000"},
+                                 {"client.rack", "a"},
+                                 {"linger.ms", "50"},
+                                 {"message.max.bytes", "10000"},
+                                 {"session.timeout.ms", "4000"},
+                                 {"max.poll.interval.ms", "5000"}});
+  EXPECT_THAT(ClientConfig::From(tuned).Faults(), IsEmpty());
+  for (const Role role : {Role::kControlMember, Role::kControlReader}) {
+    EXPECT_EQ(Value(tuned, role, "fetch.min.bytes"), "1") << ToString(role);
+    EXPECT_EQ(Value(tuned, role, "fetch.wait.max.ms"), "100") << ToString(role);
+    EXPECT_EQ(Value(tuned, role, "fetch.error.backoff.ms"), "100") << ToString(role);
+    EXPECT_EQ(Value(tuned, role, "client.rack"), Value(Deployment(), role, "client.rack")) << ToString(role);
+  }
+  EXPECT_EQ(Value(tuned, Role::kControlMember, "session.timeout.ms"), "6000");
+  EXPECT_EQ(Value(tuned, Role::kControlProducer, "linger.ms"), "0");
+  EXPECT_EQ(Value(tuned, Role::kControlProducer, "message.max.bytes"), std::to_string(kControlRecordBytes));
+  EXPECT_EQ(Value(tuned, Role::kMember, "fetch.min.bytes"), "100000");
+  EXPECT_EQ(Value(tuned, Role::kMember, "client.rack"), "a");
+}
+
 TEST(ClientConfig, ProducerIsIdempotentAndWaitsForAllReplicas) {
   EXPECT_EQ(Value(Deployment(), Role::kProducer, "enable.idempotence"), "true");
   const auto faults = ClientConfig::From(Deployment({{"acks", "1"}})).Faults();

@@ -157,9 +157,8 @@ constexpr auto kDeployment = std::to_array<Option>({
      .min = "1",
      .max = "100",
      .reload = Reload::kStart,
-     .help =
-         "Replicas where the topics are made; with 3 or more `min.insync.replicas` is 2, otherwise 1. Unset: as the "
-         "brokers have it."},
+     .help = "Replicas where the topics are made; with 3 or more `min.insync.replicas` is 2, otherwise 1. Unset: as "
+             "many as there are brokers at that moment, 3 at most."},
     {.path = "log", .type = Type::kSection, .reload = Reload::kStart, .help = "What the worker writes to stderr."},
     {.path = "log.level",
      .type = Type::kEnum,

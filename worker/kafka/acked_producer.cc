@@ -26,12 +26,19 @@ using runtime::LogLevel;
 constexpr int kCreateTimeout = 10'000;  // ms
 constexpr auto kCreateRetry = 2s;
 constexpr auto kFlushAtEnd = 2s;
-constexpr int kIdlePoll = 500;  // ms
-// A record at the brokers' usual bound of 1 MiB must still fit with Posthorn's headers: one that cannot be
-// written would hold its partition for ever.
-constexpr const char* kMaxMessageBytes = "67108864";
+constexpr int kIdlePoll = 500;        // ms
+constexpr int kBrokersTimeout = 500;  // ms
 
 using NewTopicPtr = std::unique_ptr<rd_kafka_NewTopic_t, Deleter<&rd_kafka_NewTopic_destroy>>;
+
+/// 0: nobody answers.
+int CountBrokers(rd_kafka_t* client) {
+  const rd_kafka_metadata_t* metadata = nullptr;
+  if (rd_kafka_metadata(client, 0, nullptr, &metadata, kBrokersTimeout) != RD_KAFKA_RESP_ERR_NO_ERROR) return 0;
+  const int brokers = metadata->broker_cnt;
+  rd_kafka_metadata_destroy(metadata);
+  return brokers;
+}
 
 }  // namespace
 
@@ -83,6 +90,7 @@ class AckedProducer::Impl {
   struct Creation {
     bool done = false;
     Time at = Time::min();
+    int replication = -1;  // asked for
   };
   void Wake() {
     const std::lock_guard lock(client_mutex_);
@@ -242,11 +250,20 @@ void AckedProducer::Impl::CreateTopics() {
 }
 
 void AckedProducer::Impl::CreateTopic(std::size_t index) {
-  creation_[index].at = Time::max();  // until the answer
+  auto& creation = creation_[index];
   const auto& wanted = topics_[index];
+  creation.replication = wanted.replication;
+  if (wanted.replication == kUpToThree) {
+    creation.replication = std::min(CountBrokers(client_.get()), 3);
+    if (creation.replication == 0) {
+      creation.at = Now() + kCreateRetry;
+      return;
+    }
+  }
+  creation.at = Time::max();  // until the answer
   char text[256];
   const NewTopicPtr topic(
-      rd_kafka_NewTopic_new(wanted.name.c_str(), wanted.partitions, wanted.replication, text, sizeof text));
+      rd_kafka_NewTopic_new(wanted.name.c_str(), wanted.partitions, creation.replication, text, sizeof text));
   if (topic == nullptr) {
     Complain(RD_KAFKA_RESP_ERR__INVALID_ARG, text, wanted.name);
     return;
@@ -254,7 +271,10 @@ void AckedProducer::Impl::CreateTopic(std::size_t index) {
   for (const auto& [name, value] : wanted.settings) {
     rd_kafka_NewTopic_set_config(topic.get(), name.c_str(), value.c_str());
   }
-  rd_kafka_NewTopic_set_config(topic.get(), "max.message.bytes", kMaxMessageBytes);
+  // One broker may be down, and still nothing that was acknowledged is in one place only.
+  if (creation.replication > 0)
+    rd_kafka_NewTopic_set_config(topic.get(), "min.insync.replicas", creation.replication >= 3 ? "2" : "1");
+  rd_kafka_NewTopic_set_config(topic.get(), "max.message.bytes", std::to_string(wanted.max_bytes).c_str());
   auto* raw = topic.get();
   const auto options = NewAdminOptions(client_.get(), RD_KAFKA_ADMIN_OP_CREATETOPICS, kCreateTimeout, index + 1);
   rd_kafka_CreateTopics(client_.get(), &raw, 1, options.get(), queue_.get());
@@ -278,7 +298,11 @@ void AckedProducer::Impl::TopicCreated(const rd_kafka_event_t& constant) {
   }
   switch (error) {
     case RD_KAFKA_RESP_ERR_NO_ERROR:
-      Log(LogLevel::kInfo, topic.what + " created", {{"topic", topic.name}});
+      if (creation.replication > 0) {
+        Log(LogLevel::kInfo, topic.what + " created", {{"topic", topic.name}, {"replicas", creation.replication}});
+      } else {
+        Log(LogLevel::kInfo, topic.what + " created", {{"topic", topic.name}});
+      }
       creation.done = true;
       return;
     case RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS:

@@ -28,10 +28,18 @@ class AckedProducer {
     std::string name;
     std::string what;      // for the log, e.g. "dead-letter topic"
     int partitions = -1;   // -1: the brokers' own number
-    int replication = -1;  // -1: the brokers' own number
+    int replication = -1;  // -1: the brokers' own number, kUpToThree
     bool at_start = true;  // false: created by the first Ensure
+    int max_bytes = kAnyMessage;
+    /// Beside them, when the number of replicas is not the brokers', `min.insync.replicas`: 2 of 3 or more,
+    /// otherwise 1.
     std::vector<std::pair<std::string, std::string>> settings;
   };
+  /// As many replicas as there are brokers when the topic is created, three at most.
+  static constexpr int kUpToThree = 0;
+  /// A record at the brokers' usual bound of 1 MiB must still fit with Posthorn's headers: one that cannot be written
+  /// would hold its partition for ever.
+  static constexpr int kAnyMessage = 64 << 20;
   struct Outgoing {
     std::size_t topic = 0;        // index
     std::int32_t partition = -1;  // -1: by the key

@@ -31,9 +31,12 @@ constexpr std::size_t kDemand = 0;
 constexpr std::size_t kGrants = 1;
 constexpr auto kRetention = 600s;         // a lease is over after seconds
 constexpr auto kLookBack = 60s;           // several leases, and clocks that are kept badly
+constexpr auto kQuiet = 20s;              // no lease is left of what is older, nor a window that a coordinator needs
+constexpr int kMostInQuiet = 1'000;       // records: one coordinator at its fastest, every 20 ms
 constexpr int kReadAgain = 1'000;         // reports: what was said while nobody listened
 constexpr auto kQuestionTimeout = 500ms;  // with one question
 constexpr auto kTopicsAgain = 200ms;
+constexpr auto kClientAgain = 500ms;
 constexpr int kPoll = 100;  // ms
 constexpr auto kLeaveTimeout = 3s;
 
@@ -41,7 +44,8 @@ std::vector<AckedProducer::Topic> Topics(const std::string& fleet, const Control
   std::vector<AckedProducer::Topic> topics(2);
   for (auto& topic : topics) {
     topic.partitions = options.partitions;
-    topic.replication = options.replication.value_or(-1);
+    topic.replication = options.replication.value_or(AckedProducer::kUpToThree);
+    topic.max_bytes = kControlRecordBytes;
     const auto retention = std::to_string(std::chrono::milliseconds(kRetention).count());
     topic.settings = {{"cleanup.policy", "delete"},
                       {"retention.ms", retention},
@@ -50,13 +54,45 @@ std::vector<AckedProducer::Topic> Topics(const std::string& fleet, const Control
                       {"message.timestamp.type", "LogAppendTime"},
                       // The order of the log is what keeps two coordinators apart.
                       {"unclean.leader.election.enable", "false"}};
-    if (options.replication) topic.settings.emplace_back("min.insync.replicas", *options.replication >= 3 ? "2" : "1");
   }
   topics[kDemand].name = fleet + ".demand";
   topics[kDemand].what = "topic of the workers' demand";
   topics[kGrants].name = fleet + ".grants";
   topics[kGrants].what = "topic of the coordinators' grants";
   return topics;
+}
+
+/// For each partition where to begin: kLookBack before now, and, whatever the brokers' clocks say, early enough for
+/// every lease that may be in use. Null: not all was answered.
+PartitionListPtr StartOfLog(ClusterQuestions& cluster, const std::string& topic, std::int32_t partitions,
+                            WallTime now) {
+  auto list = NewPartitionList(static_cast<std::size_t>(partitions));
+  // The end first: where nothing is as new as asked for, nothing between the questions may be missed.
+  std::vector<std::pair<delivery::Offset, delivery::Offset>> bounds;
+  for (std::int32_t p = 0; p < partitions; ++p) {
+    const auto found = cluster.Bounds({topic, p});
+    if (!found) return nullptr;
+    bounds.push_back(*found);
+  }
+  const auto lately = cluster.FirstSince(topic, partitions, now - kQuiet);
+  const auto since = lately ? cluster.FirstSince(topic, partitions, now - kLookBack) : std::nullopt;
+  if (!since) return nullptr;
+  for (std::int32_t p = 0; p < partitions; ++p) {
+    const auto index = static_cast<std::size_t>(p);
+    const auto [first, end] = bounds[index];
+    auto start = std::min({end, (*since)[index].value_or(end), (*lately)[index].value_or(end)});
+    // A coordinator writes in every second. So there is none, or the broker's clock is behind and its stamps say
+    // nothing.
+    if (!(*lately)[index]) start = std::min(start, std::max(first, end - kMostInQuiet));
+    rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), p)->offset = start;
+  }
+  return list;
+}
+
+void WarnOfStamps() {
+  Log(LogLevel::kWarning,
+      "the topic of the workers' demand has not `message.timestamp.type=LogAppendTime`: this worker's clock is not "
+      "compared with the brokers', and a wrong one not noticed");
 }
 
 std::string_view ValueOf(const rd_kafka_message_t& message) {
@@ -82,8 +118,9 @@ class ControlChannel::Impl {
 
  private:
   void Read();
+  ClientPtr AwaitClient(Role role, const char* what);
   std::int32_t AwaitTopics();
-  PartitionListPtr StartOfLog(std::int32_t partitions);
+  PartitionListPtr AwaitStartOfLog(std::int32_t partitions);
   void ReadLog(rd_kafka_t& client, std::int32_t partitions);
   void Coordinate();
   void ApplyCandidacy(rd_kafka_t& client);
@@ -113,6 +150,7 @@ class ControlChannel::Impl {
   struct Answers {
     std::mutex mutex;
     ControlListener* listener = nullptr;
+    bool unstamped = false;  // a report was stored without the broker's time
   };
   const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();
 
@@ -133,11 +171,14 @@ void ControlChannel::Impl::Write(std::size_t topic, std::int32_t partition, std:
   const WallTime sent = clock_->Read().wall;
   producer_->Write(
       record, [topic, partition, sent, clock = clock_, answers = answers_](const AckedProducer::Answer& answer) {
-        if (topic != kDemand || !answer.offset || !answer.stored_ms) return;
+        if (topic != kDemand || !answer.offset) return;
         const WallTime known = clock->Read().wall;
         const std::lock_guard lock(answers->mutex);
-        if (answers->listener == nullptr) return;
-        answers->listener->OnStored(partition, sent, WallTime(std::chrono::milliseconds(*answer.stored_ms)), known);
+        if (!answer.stored_ms) {
+          if (!std::exchange(answers->unstamped, true)) WarnOfStamps();
+        } else if (answers->listener != nullptr) {
+          answers->listener->OnStored(partition, sent, WallTime(std::chrono::milliseconds(*answer.stored_ms)), known);
+        }
       });
 }
 
@@ -158,6 +199,17 @@ void ControlChannel::Impl::Complain(rd_kafka_resp_err_t error, const char* text,
     Log(LogLevel::kWarning, "control topics: error, goes on by itself",
         {{"of", what}, {"error", rd_kafka_err2name(error)}, {"text", text}, {"not logged", *silent}});
   }
+}
+
+/// Null: stopping. The settings are good, so what is missing (threads, files) may be there later.
+ClientPtr ControlChannel::Impl::AwaitClient(Role role, const char* what) {
+  while (!stopping()) {
+    std::string error;
+    if (auto client = NewClient(config_, role, error)) return client;
+    Complain(RD_KAFKA_RESP_ERR__FAIL, error.c_str(), what);
+    Wait(kClientAgain);
+  }
+  return nullptr;
 }
 
 // ---- the log of grants
@@ -188,28 +240,14 @@ std::int32_t ControlChannel::Impl::AwaitTopics() {
 }
 
 /// Null: stopping.
-PartitionListPtr ControlChannel::Impl::StartOfLog(std::int32_t partitions) {
+PartitionListPtr ControlChannel::Impl::AwaitStartOfLog(std::int32_t partitions) {
   std::string error;
-  const auto& topic = producer_->name_of(kGrants);
   while (!stopping()) {
     const auto cluster = ClusterQuestions::Create(config_, kQuestionTimeout, error);
-    if (cluster == nullptr) break;
-    auto list = NewPartitionList(static_cast<std::size_t>(partitions));
-    // The end first: where nothing is as new as asked for, nothing between the two questions may be missed.
-    for (std::int32_t p = 0; p < partitions; ++p) {
-      const auto bounds = cluster->Bounds({topic, p});
-      if (!bounds) break;
-      rd_kafka_topic_partition_list_add(list.get(), topic.c_str(), p)->offset = bounds->second;
-    }
-    const auto since = list->cnt == partitions ? cluster->FirstSince(topic, partitions, clock_->Read().wall - kLookBack)
-                                               : std::nullopt;
-    if (since) {
-      for (std::int32_t p = 0; p < partitions; ++p) {
-        const auto found = (*since)[static_cast<std::size_t>(p)];
-        if (found) list->elems[p].offset = std::min(list->elems[p].offset, *found);
-      }
-      return list;
-    }
+    auto start = cluster == nullptr
+                     ? nullptr
+                     : StartOfLog(*cluster, producer_->name_of(kGrants), partitions, clock_->Read().wall);
+    if (start != nullptr) return start;
     Wait(kTopicsAgain);
   }
   return nullptr;
@@ -219,12 +257,7 @@ void ControlChannel::Impl::Read() {
   const std::int32_t partitions = AwaitTopics();
   if (partitions == 0) return;
   partitions_.store(partitions);
-  std::string error;
-  ClientPtr client;
-  while (client == nullptr && !stopping()) {
-    client = NewClient(config_, Role::kControlReader, error);
-    if (client == nullptr) Wait(kTopicsAgain);
-  }
+  auto client = AwaitClient(Role::kControlReader, "reading grants");
   if (client == nullptr) return;
   {
     const std::lock_guard lock(answers_->mutex);
@@ -239,7 +272,7 @@ void ControlChannel::Impl::Read() {
 
 void ControlChannel::Impl::ReadLog(rd_kafka_t& client, std::int32_t partitions) {
   rd_kafka_poll_set_consumer(&client);
-  const auto list = StartOfLog(partitions);
+  const auto list = AwaitStartOfLog(partitions);
   if (list == nullptr) return;
   if (const auto error = rd_kafka_assign(&client, list.get()); error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     Complain(error, rd_kafka_err2str(error), "reading grants");
@@ -261,12 +294,8 @@ void ControlChannel::Impl::ReadLog(rd_kafka_t& client, std::int32_t partitions) 
 // ---- who coordinates
 
 void ControlChannel::Impl::Coordinate() {
-  std::string error;
-  auto client = NewClient(config_, Role::kControlMember, error);
-  if (client == nullptr) {
-    Complain(RD_KAFKA_RESP_ERR__FAIL, error.c_str(), "the group of coordinators");
-    return;
-  }
+  auto client = AwaitClient(Role::kControlMember, "the group of coordinators");
+  if (client == nullptr) return;
   rd_kafka_poll_set_consumer(client.get());
   QueuePtr queue(rd_kafka_queue_get_consumer(client.get()));
   while (!stopping()) {

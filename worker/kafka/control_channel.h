@@ -23,7 +23,8 @@ class ControlListener {
   virtual void OnOwned(std::int32_t partition, bool owned) = 0;
   /// A record of `<fleet>.demand`, of an owned partition.
   virtual void OnReport(std::int32_t partition, std::string_view bytes) = 0;
-  /// A record of `<fleet>.grants`, in the order of the log, from at least a minute before the channel started.
+  /// A record of `<fleet>.grants`, in the order of the log, from a minute before the channel started; where a broker's
+  /// clock is not to be trusted, from a thousand records before.
   virtual void OnLog(std::int32_t partition, std::string_view bytes) = 0;
   /// Everything has been read that was in the log's partition when the channel started.
   virtual void OnLogEnd(std::int32_t partition) = 0;
@@ -38,14 +39,15 @@ class ControlListener {
 /// group (`<fleet>.@control`, which no subscription can be named; without committed offsets); reads all of the second.
 ///
 /// Threads  Two of its own, beside the client's; every call from any thread, none waits for Kafka but Stop.
-/// Errors   None of its calls fails. While Kafka is away nothing comes; what is given to be written may be lost after
+/// Errors   None of its calls fails. Topics that do not stamp records by the brokers' clocks are warned of, once, and
+///          OnStored does not come. While Kafka is away nothing comes; what is given to be written may be lost after
 ///          5 s. Both are all right for control records.
 /// Cost     Three Kafka clients.
 class ControlChannel {
  public:
   struct Options {
     int partitions = 4;              // where the topics are made
-    std::optional<int> replication;  // unset: the brokers' own number
+    std::optional<int> replication;  // unset: as many as there are brokers, three at most
     runtime::Clock* clock = nullptr;
     static Options From(const config::Deployment& deployment);
   };

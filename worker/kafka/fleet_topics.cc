@@ -34,8 +34,6 @@ std::shared_ptr<AckedProducer> MakeFleetProducer(const ClientConfig& config, con
   parked.partitions = retry.partitions;
   parked.replication = retry.replication.value_or(-1);
   parked.settings = {{"cleanup.policy", "delete"}, {"retention.ms", std::to_string(retry.retention.count())}};
-  // One broker may be down, and still no parked message is in one place only.
-  if (retry.replication) parked.settings.emplace_back("min.insync.replicas", *retry.replication >= 3 ? "2" : "1");
   return AckedProducer::Create(config, std::move(topics), error);
 }
 

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/integration/kafka/real_fixture.h"
 #include "tests/integration/kafka/recording_worker.h"
 #include "worker/kafka/dead_letter_producer.h"
 #include "worker/kafka/offset_store.h"
@@ -31,21 +32,6 @@ using delivery::TopicPartition;
 using testing::ElementsAre;
 using testing::SizeIs;
 using Event = RecordingWorker::Event;
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value == 0) {
-    std::cerr << name << " must be set; tests/system/kafka_room.sh does it\n";
-    std::exit(2);
-  }
-  return value;
-}
-
-void ScriptsKafka(const std::string& arguments, const std::string& command) {
-  const std::string line = std::string(POSTHORN_SOURCE_DIR) + "/scripts/kafka " + command + " --id " +
-                           Environment("POSTHORN_TEST_KAFKA_ID") + " " + arguments + " >/dev/null";
-  ASSERT_EQ(std::system(line.c_str()), 0) << line;
-}
 
 std::vector<Offset> Offsets(const std::vector<delivery::RecordPtr>& records) {
   std::vector<Offset> offsets;
@@ -69,9 +55,7 @@ class RealTest : public testing::Test {
  protected:
   void SetUp() override {
     bootstrap_ = Environment("POSTHORN_TEST_KAFKA");
-    static std::random_device random;
-    name_ = std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + "-" +
-            std::to_string(random() % 1'000'000);
+    name_ = OwnName();
     topic_ = name_ + ".topic";
   }
   void CreateTopic(int partitions, const std::string& config = {}) {

@@ -185,9 +185,9 @@ def case_scale(kafka, arguments):
     kafka.topics(topics, 4)
     rows, results = [], {}
     with Sink("--minimal", "--quiet") as sink:
-        for count in (1, 1000):
-            text = file_of(*[subscription(f"s{n}", topics[n % 10], sink, start="latest") for n in range(count)])
-            with Worker(kafka, f"scale-{count}", text, sets=arguments.set) as worker:
+        for count, limits in ((1, {}), (1000, {}), (1000, {"max_rate": "100/s"})):
+            text = file_of(*[subscription(f"s{n}", topics[n % 10], sink, start="latest", **limits) for n in range(count)])
+            with Worker(kafka, f"scale-{count}-{len(limits)}", text, sets=arguments.set) as worker:
                 lanes = count * 4
                 eventually("all lanes", lambda: sum(len(s["lag"]["partitions"]) for s in worker.subscriptions()) == lanes, 120, every=1)
                 time.sleep(10)
@@ -204,9 +204,10 @@ def case_scale(kafka, arguments):
                 producing.wait()
                 expected = 200 * count / 10
                 eventually("everything delivered", lambda: worker.delivered() - before >= expected, 60)
-            results[count] = {"idle": idle, "busy": busy}
+            shown = f"{count}, each with a max_rate" if limits else str(count)
+            results[shown] = {"idle": idle, "busy": busy}
             for what, got in (("idle", idle), (f"{count} deliveries a second", busy)):
-                rows.append([count, what, got["threads"], f"{got['resident_mb']:.0f}", got["descriptors"], f"{got['cpu_share']:.2%}"])
+                rows.append([shown, what, got["threads"], f"{got['resident_mb']:.0f}", got["descriptors"], f"{got['cpu_share']:.2%}"])
                 say(f"subscriptions: {rows[-1]}")
     table("Subscriptions on 10 topics of 4 partitions, one worker",
           ["subscriptions", "", "threads", "resident MB", "descriptors", "CPU of one core"], rows)

@@ -46,6 +46,7 @@ void ControlNode::OnReady(std::int32_t partitions) {
     seat.append = [this, i](std::vector<ControlRecord> records) { Append(i, std::move(records)); };
     partitions_.emplace_back(std::move(seat));
   }
+  taken_.reset();
   look_at_ = {};
 }
 
@@ -114,6 +115,9 @@ void ControlNode::OnStored(std::int32_t partition, WallTime sent, WallTime store
 // ---- what goes
 
 void ControlNode::TakeLimits(const runtime::Now& now) {
+  const auto changes = parts_.limits->changes();
+  if (taken_ == std::pair(changes, fenced_)) return;
+  taken_ = {changes, fenced_};
   std::map<std::string, LimitBook::View> limits;
   for (auto& view : parts_.limits->Views()) limits.emplace(view.name, view);
   for (const auto& [name, view] : limits_) {

@@ -136,7 +136,8 @@ class ControlNode {
   ClockOffset clock_;
   bool fenced_ = false;
   bool left_ = false;
-  runtime::WallTime look_at_{};  // next look at limits and demand
+  std::optional<std::pair<std::uint64_t, bool>> taken_;  // of the limit book and the fence: what TakeLimits has done
+  runtime::WallTime look_at_{};                          // next look at limits and demand
   std::optional<runtime::WallTime> started_;
   std::array<std::uint64_t, 3> ignored_{};
   std::uint64_t reports_ = 0;

@@ -165,6 +165,7 @@ void LimitBook::Replan(runtime::WallTime now) {
   }
   if (options_.by_lease) Retire(entries_, now);
   entries_ = std::move(next);
+  changes_.fetch_add(1, std::memory_order_release);
 }
 
 void LimitBook::Retire(std::map<std::string, Entry>& removed, runtime::WallTime now) {

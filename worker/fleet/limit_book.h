@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -48,6 +50,8 @@ class LimitBook final : public delivery::Limits {
     ratelimit::Terms terms = {};  // by lease; the revision rises with each change that this worker has learned of
   };
   [[nodiscard]] std::vector<View> Views() const;
+  /// Rises with every change of what Views and Claim say.
+  [[nodiscard]] std::uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
   /// This process's slot in the limits by lease. nullopt: it has none.
   [[nodiscard]] std::optional<ratelimit::SlotClaim> Claim() const;
   /// Why this worker has no share although it could have work; empty when all is well.
@@ -73,6 +77,7 @@ class LimitBook final : public delivery::Limits {
   const Options options_;
   mutable std::mutex mutex_;
   config::SnapshotPtr snapshot_;
+  std::atomic<std::uint64_t> changes_{0};
   std::map<std::string, std::uint32_t> partition_counts_;
   std::set<delivery::TopicPartition> owned_;
   std::map<std::string, Entry> entries_;

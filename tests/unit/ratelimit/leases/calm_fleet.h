@@ -69,6 +69,8 @@ class CalmFleet {
     Append(coordinators_.back()->Claim(Now()));
   }
   void KillCoordinator(std::size_t j) { coordinators_[j].reset(); }
+  /// From here on coordinator `j` reads nothing of the log, but hears reports and writes.
+  void BlindCoordinator(std::size_t j) { read_[j] = kBlind; }
 
   /// Everybody learns of it at once.
   void SetTerms(const Terms& terms) {
@@ -141,6 +143,7 @@ class CalmFleet {
     while (from < log_.size() && log_[from].first < step_ - (length_ + 4) * kSteps) ++from;
     return from;
   }
+  static constexpr std::size_t kBlind = SIZE_MAX;
   std::size_t ReadLog(Coordinator& coordinator, std::size_t from) {
     for (; from < log_.size() && log_[from].first < step_; ++from) {
       std::visit([&](const auto& record) { coordinator.OnLog(record, Now()); }, log_[from].second);

@@ -104,12 +104,13 @@ def summarise(course):
 
 
 def to_csv(course):
-    """One line for each second and worker, and one for all of them: `*`, with the max-rate as its partial limit."""
-    lines = ["second,worker,sent,partial_limit,lag"]
+    """One line for each label and worker, and one for all of them: `*`, with the max-rate as its partial limit. Seconds count from 0."""
+    lines = ["label,second,worker,sent,partial_limit,lag"]
     for second, cells in enumerate(course.cells):
+        time = f"{course.first + second},{second}"
         for worker, cell in cells.items():
-            lines.append(f"{second},{worker},{cell.sent},{'' if cell.share is None else cell.share},{cell.lag}")
-        lines.append(f"{second},*,{course.sent(second)},{course.max_rate},{course.lag(second)}")
+            lines.append(f"{time},{worker},{cell.sent},{'' if cell.share is None else cell.share},{cell.lag}")
+        lines.append(f"{time},*,{course.sent(second)},{course.max_rate},{course.lag(second)}")
     return "\n".join(lines) + "\n"
 
 

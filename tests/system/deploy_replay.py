@@ -8,7 +8,8 @@ started again, so that a lag builds up in its partitions; then until that has dr
 
 Writes into DIR/STRATEGY:
   charts.svg    output rate, partial limit and lag of each worker and all together, over the same seconds
-  windows.csv   the same in numbers: second,worker,sent,partial_limit,lag; worker * is all together, beside the max-rate
+  windows.csv   the same in numbers: label,second,worker,sent,partial_limit,lag; worker * is all together, beside the max-rate; the
+                label is the second since 1970, `second` the same since the first one
   summary.json  what is also printed:
     seconds above the limit   of the wall clock in which all workers together made more attempts than the max-rate, as the workers
                               label them (exact), and at the receiver (beyond what a request's way may shift). Must be 0

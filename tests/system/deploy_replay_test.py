@@ -72,7 +72,8 @@ class CourseTest(unittest.TestCase):
 
     def test_the_file_has_a_line_for_each_worker_and_one_for_all(self):
         self.assertEqual(to_csv(self.course([(400, 5, True), (0, 7, False)])),
-                         "second,worker,sent,partial_limit,lag\n0,worker-0,400,500,5\n0,worker-1,0,,7\n0,*,400,1000,12\n")
+                         "label,second,worker,sent,partial_limit,lag\n"
+                         "1700000000,0,worker-0,400,500,5\n1700000000,0,worker-1,0,,7\n1700000000,0,*,400,1000,12\n")
 
 
 class PictureTest(unittest.TestCase):

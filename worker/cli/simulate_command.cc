@@ -2,11 +2,15 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -36,6 +40,26 @@ bool Write(const std::filesystem::path& file, const auto& write) {
   return bool(stream);
 }
 
+simulation::Nanoseconds CpuTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+// Not in the summary, which is the same for every run of a scenario.
+void TellPlanningCost(const simulation::Outcome& outcome) {
+  if (outcome.planning.empty()) return;
+  const auto milliseconds = [](simulation::Nanoseconds time) { return ratelimit::SecondsOf(time) * 1000; };
+  const auto all = std::accumulate(outcome.planning.begin(), outcome.planning.end(), simulation::Nanoseconds(0));
+  char text[160];
+  std::snprintf(
+      text, sizeof text,
+      "hearing reports and planning: %.2f ms of CPU per second of the scenario, %.2f ms in the most expensive\n",
+      milliseconds(all) / static_cast<double>(outcome.planning.size()),
+      milliseconds(*std::ranges::max_element(outcome.planning)));
+  std::cerr << text;
+}
+
 int Run(const Arguments& arguments) {
   std::ifstream stream(arguments.scenario, std::ios::binary);
   std::ostringstream text;
@@ -57,7 +81,7 @@ int Run(const Arguments& arguments) {
     scenario.strategy = static_cast<Strategy>(name - std::begin(simulation::kStrategyNames));
   }
 
-  const simulation::Outcome outcome = simulation::Run(scenario, scenario.strategy);
+  const simulation::Outcome outcome = simulation::Run(scenario, scenario.strategy, CpuTime);
   const std::string summary = simulation::ToJson(simulation::Summarise(outcome), scenario, outcome);
   if (!arguments.out.empty()) {
     std::error_code error;
@@ -70,7 +94,8 @@ int Run(const Arguments& arguments) {
         Write(folder / "summary.json", [&](std::ostream& out) { out << summary; });
     if (!written) return 1;
   }
-  std::cout << summary;
+  std::cout << summary << std::flush;
+  TellPlanningCost(outcome);
   return 0;
 }
 
@@ -93,7 +118,8 @@ void AddSimulateCommand(CLI::App& app, int& exit_code) {
       "--out", arguments->out,
       "Directory for windows.csv (each second and worker), charts.svg and summary.json; made if missing");
   command->footer(
-      "Prints the summary (JSON). Two runs of a scenario are the same.\n\n"
+      "Prints the summary (JSON); two runs of a scenario are the same. On stderr: what the coordinator's planning "
+      "cost.\n\n"
       "  max_rate: 1000/s\n"
       "  duration: 60s\n"
       "  workers:\n"
@@ -103,9 +129,13 @@ void AddSimulateCommand(CLI::App& app, int& exit_code) {
       "    - { at: 40s, max_rate: 500/s }\n\n"
       "Keys of a scenario (form, default):\n" +
       simulation::ScenarioHelp() +
-      "\nsummary.json: seconds_above_total counts the seconds in which all together sent more than the max-rate allows "
-      "(always 0\n"
-      "with static and adaptive); use_of_the_total_while_lag is what was sent of the total in seconds that ended with "
+      "\nsummary.json: seconds_above_total counts the seconds in which all together sent more than the highest "
+      "max-rate "
+      "allows\n"
+      "that somebody shared them out by: known at the time, or with adaptive the one that a lease for them was granted "
+      "under (always\n"
+      "0 with static and adaptive); use_of_the_total_while_lag is what was sent of the total in seconds that ended "
+      "with "
       "messages\n"
       "waiting; windows_to_full_use counts, from the start and from each event, the windows until at least 95 % of the "
       "total is\n"

@@ -23,12 +23,25 @@ ratelimit::Terms TermsOf(const ratelimit::Plan& plan) {
 
 }  // namespace
 
-LeasedShares::LeasedShares(const Scenario& scenario, Random& random, WallTime begin)
-    : scenario_(scenario), random_(random), network_(scenario.network), workers_(scenario.workers.size()) {
+LeasedShares::LeasedShares(const Scenario& scenario, Random& random, WallTime begin, CpuTime cpu_time)
+    : scenario_(scenario),
+      random_(random),
+      network_(scenario.network),
+      workers_(scenario.workers.size()),
+      cpu_time_(std::move(cpu_time)) {
   const auto slots = scenario.fall_back_to_slots ? static_cast<std::uint32_t>(scenario.workers.size()) : 0;
   plan_ = {scenario.max_rate, scenario.smooth ? ratelimit::Burst::kSmooth : ratelimit::Burst::kAtOnce,
            ratelimit::LeaseDealing{slots, 1}};
   mail_.Post(begin, NextCoordinator{});
+}
+
+template <typename Work>
+auto LeasedShares::Measured(const Work& work) {
+  if (!cpu_time_) return work();
+  const Nanoseconds before = cpu_time_();
+  auto result = work();
+  planning_time_ += cpu_time_() - before;
+  return result;
 }
 
 void LeasedShares::Start(std::size_t i, WallTime now) {
@@ -122,8 +135,10 @@ void LeasedShares::Open(const ToCoordinator& letter, WallTime now) {
 }
 
 void LeasedShares::Hear(const ratelimit::Report& report, WallTime now) {
-  coordinator_->OnReport(report, CoordinatorTime(now));
-  reported_ = true;
+  reported_ = Measured([&] {
+    coordinator_->OnReport(report, CoordinatorTime(now));
+    return true;
+  });
 }
 
 void LeasedShares::Open(const ToLog& letter, WallTime now) {
@@ -183,7 +198,12 @@ void LeasedShares::Advance(WallTime now) {
   }
   const bool due = reported_ && now - planned_ >= scenario_.plan_every;
   if (!due && LabelAt(CoordinatorTime(now)) <= LabelAt(CoordinatorTime(planned_))) return;
-  for (ControlRecord& record : coordinator_->Plan(CoordinatorTime(now))) Append(std::move(record), now);
+  for (ControlRecord& record : Measured([&] { return coordinator_->Plan(CoordinatorTime(now)); })) {
+    if (const auto* grant = std::get_if<Grant>(&record)) {
+      for (Label w = grant->first; w < grant->end(); ++w) GoneBy(w, grant->terms.rate);
+    }
+    Append(std::move(record), now);
+  }
   planned_ = now;
   reported_ = false;
 }
@@ -191,6 +211,7 @@ void LeasedShares::Advance(WallTime now) {
 Started LeasedShares::Take(std::size_t i, const Load& load, WallTime now) {
   LeasedWorker& worker = *workers_[i];
   const Started started = worker.Take(load, Local(i, now));
+  if (started.sent > 0 && worker.FallsBack(Local(i, now))) GoneBy(started.label, worker.rate());
   const Load left{load.backlog - started.sent, load.room - started.sent, load.pace};
   if (auto report = worker.ReportDue(left, Local(i, now))) Send(std::move(*report), now);
   return started;
@@ -198,6 +219,20 @@ Started LeasedShares::Take(std::size_t i, const Load& load, WallTime now) {
 
 double LeasedShares::Share(std::size_t i, WallTime now) {
   return workers_[i] ? static_cast<double>(workers_[i]->PartialLimit(Local(i, now))) : 0;
+}
+
+void LeasedShares::GoneBy(Label w, const MaxRate& rate) {
+  std::int64_t& total = shared_out_[w];
+  total = std::max(total, rate.Total(w));
+}
+
+std::optional<std::int64_t> LeasedShares::SharedOut(Label w) const {
+  const auto found = shared_out_.find(w);
+  return found != shared_out_.end() ? found->second : 0;
+}
+
+std::optional<Nanoseconds> LeasedShares::PlanningTime() const {
+  return cpu_time_ ? std::optional(planning_time_) : std::nullopt;
 }
 
 }  // namespace posthorn::simulation

@@ -19,7 +19,7 @@ namespace posthorn::simulation {
 /// order by everybody, each reader with a delay of his own.
 class LeasedShares final : public ShareStrategy {
  public:
-  LeasedShares(const Scenario& scenario, Random& random, WallTime begin);
+  LeasedShares(const Scenario& scenario, Random& random, WallTime begin, CpuTime cpu_time);
 
   void Start(std::size_t i, WallTime now) override;
   void Stop(std::size_t i, bool graceful, WallTime now) override;
@@ -29,6 +29,9 @@ class LeasedShares final : public ShareStrategy {
   void Advance(WallTime now) override;
   Started Take(std::size_t i, const Load& load, WallTime now) override;
   double Share(std::size_t i, WallTime now) override;
+  /// By a grant, however old, or by falling back to a slot.
+  [[nodiscard]] std::optional<std::int64_t> SharedOut(Label w) const override;
+  [[nodiscard]] std::optional<Nanoseconds> PlanningTime() const override;
 
  private:
   using Record = std::shared_ptr<const ratelimit::ControlRecord>;
@@ -70,6 +73,10 @@ class LeasedShares final : public ShareStrategy {
   void Append(ratelimit::ControlRecord record, WallTime now);
   void LetRead(ratelimit::Incarnation reader, const Record& record, WallTime now);
   void Hear(const ratelimit::Report& report, WallTime now);
+  void GoneBy(Label w, const MaxRate& rate);
+  /// Does `work`, which is the coordinator's.
+  template <typename Work>
+  auto Measured(const Work& work);
   [[nodiscard]] WallTime Local(std::size_t i, WallTime now) const { return now + scenario_.workers[i].clock; }
   [[nodiscard]] WallTime CoordinatorTime(WallTime now) const { return now + coordinator_clock_; }
 
@@ -91,6 +98,9 @@ class LeasedShares final : public ShareStrategy {
   std::map<ratelimit::Incarnation, ratelimit::Report> early_;  // newest reports from before it leads
   bool reported_ = false;                                      // since it last planned
   WallTime planned_{};
+  std::map<Label, std::int64_t> shared_out_;
+  CpuTime cpu_time_;
+  Nanoseconds planning_time_{0};
 };
 
 }  // namespace posthorn::simulation

@@ -34,6 +34,11 @@ class LeasedWorker {
   /// Uses nothing any more.
   ratelimit::Report Leave(WallTime now);
 
+  /// To its slot, without a lease.
+  bool FallsBack(WallTime now) {
+    return process_.slot && limiter_.StateOfLease(now)->cap.source == ratelimit::Lease::Source::kFallback;
+  }
+  [[nodiscard]] const MaxRate& rate() const { return plan_.rate; }
   std::int64_t PartialLimit(WallTime now) { return limiter_.PartialLimit(now); }
   [[nodiscard]] ratelimit::Incarnation self() const { return process_.self; }
 

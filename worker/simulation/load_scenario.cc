@@ -97,8 +97,9 @@ class Loader {
     fields.Duration("plan_every", scenario_.plan_every, milliseconds(1), seconds(1));
     if (const Node* network = fields.Map("network")) ReadNetwork(*network, "network", scenario_.network);
     if (!fields.Has("workers")) fields.AddFault("workers", "is needed");
-    ReadAll(fields, "workers", [this](const Node& node, const std::string& path) { ReadGroup(node, path); });
-    if (scenario_.workers.empty() && faults_.empty()) fields.AddFault("workers", "needs at least one worker");
+    const bool none =
+        ReadAll(fields, "workers", [this](const Node& node, const std::string& at) { ReadGroup(node, at); });
+    if (none) fields.AddFault("workers", "needs at least one worker");
     const auto cells = scenario_.duration / seconds(1) * static_cast<std::int64_t>(scenario_.workers.size());
     if (cells > kMostCells) fields.AddFault("duration", "too much: at most 20000000 seconds of all workers together");
     ReadAll(fields, "events", [this](const Node& node, const std::string& path) { ReadEvent(node, path); });
@@ -119,13 +120,15 @@ class Loader {
     return {node, section, std::move(path), kFields, file_, faults_};
   }
 
+  /// True: an empty list.
   template <typename Read>
-  void ReadAll(FieldReader& fields, std::string_view key, const Read& read) {
+  bool ReadAll(FieldReader& fields, std::string_view key, const Read& read) {
     const Node* list = fields.List(key);
-    if (list == nullptr) return;
+    if (list == nullptr) return false;
     for (std::size_t i = 0; i < list->items.size(); ++i) {
       read(list->items[i], std::string(key) + "[" + std::to_string(i) + "]");
     }
+    return list->items.empty();
   }
 
   void ReadNetwork(const Node& node, const std::string& path, Network& network) {

@@ -40,14 +40,15 @@ std::int64_t Outcome::Waiting(std::size_t second) const {
 }
 
 void WriteCsv(const Outcome& outcome, std::ostream& out) {
-  out << "second,worker,sent,partial_limit,lag,rejected\n";
+  out << "label,second,worker,sent,partial_limit,lag,rejected\n";
   for (std::size_t second = 0; second < outcome.seconds; ++second) {
+    const std::string time = std::to_string(outcome.first + static_cast<Label>(second)) + ',' + std::to_string(second);
     for (std::size_t i = 0; i < outcome.workers.size(); ++i) {
       const Cell& cell = outcome.At(second, i);
-      out << second << ',' << outcome.workers[i] << ',' << cell.sent << ',' << ShareText(cell.share) << ',' << cell.lag
+      out << time << ',' << outcome.workers[i] << ',' << cell.sent << ',' << ShareText(cell.share) << ',' << cell.lag
           << ',' << cell.rejected << '\n';
     }
-    out << second << ",*," << outcome.Sent(second) << ',' << outcome.total[second] << ',' << outcome.Lag(second) << ','
+    out << time << ",*," << outcome.Sent(second) << ',' << outcome.total[second] << ',' << outcome.Lag(second) << ','
         << outcome.Rejected(second) << '\n';
   }
 }

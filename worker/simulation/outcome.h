@@ -28,10 +28,12 @@ struct Outcome {
 
   Strategy strategy = Strategy::kAdaptive;
   std::vector<std::string> workers;
+  Label first = 0;  // of second 0
   std::size_t seconds = 0;
-  std::vector<Cell> cells;          // of second 0, of second 1, ...; workers in their order
-  std::vector<std::int64_t> total;  // T of each second, by the newest max-rate at its start
-  std::vector<std::int64_t> most;   // the highest T that anybody can go by in it
+  std::vector<Cell> cells;            // of second 0, of second 1, ...; workers in their order
+  std::vector<std::int64_t> total;    // T of each second, by the newest max-rate at its start
+  std::vector<std::int64_t> most;     // the highest T that anybody went by in it, or can have gone by
+  std::vector<Nanoseconds> planning;  // CPU time of the coordinator in each second; empty: none, or not measured
   std::vector<Mark> events;
 
   [[nodiscard]] const Cell& At(std::size_t second, std::size_t worker) const {
@@ -44,8 +46,8 @@ struct Outcome {
   [[nodiscard]] std::int64_t Waiting(std::size_t second) const;
 };
 
-/// One line for each second and worker: second, worker, sent, partial_limit, lag, rejected. And per second one for `*`,
-/// all of them, whose partial_limit is the total.
+/// One line for each label and worker: label, second, worker, sent, partial_limit, lag, rejected. And per label one for
+/// `*`, all of them, whose partial_limit is the total.
 void WriteCsv(const Outcome& outcome, std::ostream& out);
 
 }  // namespace posthorn::simulation

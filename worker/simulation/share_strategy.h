@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "worker/simulation/random.h"
 #include "worker/simulation/scenario.h"
 
 namespace posthorn::simulation {
+
+/// CPU time that the calling thread has used so far. A run takes it from outside, for what planning costs alone.
+using CpuTime = std::function<Nanoseconds()>;
 
 /// What a worker could do now.
 struct Load {
@@ -56,10 +61,17 @@ class ShareStrategy {
 
   /// The partial limit of worker `i` in the running window, in permits.
   virtual double Share(std::size_t i, WallTime now) = 0;
+
+  /// The highest total that somebody went by when he shared window `w` out. nullopt: those of the max-rates that
+  /// somebody knew of in that window, no others.
+  [[nodiscard]] virtual std::optional<std::int64_t> SharedOut(Label /*w*/) const { return std::nullopt; }
+
+  /// CPU time in which a coordinator has heard reports and planned; nullopt: there is none, or it is not measured.
+  [[nodiscard]] virtual std::optional<Nanoseconds> PlanningTime() const { return std::nullopt; }
 };
 
-/// Nothing runs yet; its time begins at `begin`. Keeps references to `scenario` and `random`.
-std::unique_ptr<ShareStrategy> MakeStrategy(Strategy strategy, const Scenario& scenario, Random& random,
-                                            WallTime begin);
+/// Nothing runs yet; its time begins at `begin`. Keeps references to `scenario` and `random`. `cpu_time` may be empty.
+std::unique_ptr<ShareStrategy> MakeStrategy(Strategy strategy, const Scenario& scenario, Random& random, WallTime begin,
+                                            const CpuTime& cpu_time);
 
 }  // namespace posthorn::simulation

@@ -90,13 +90,14 @@ class Endpoint {
 
 class Simulation {
  public:
-  Simulation(const Scenario& scenario, Strategy strategy)
+  Simulation(const Scenario& scenario, Strategy strategy, const CpuTime& cpu_time)
       : scenario_(scenario),
         random_(scenario.seed),
         begin_(StartOf(kSecondZero) - scenario.warm_up),
-        strategy_(MakeStrategy(strategy, scenario, random_, begin_)),
+        strategy_(MakeStrategy(strategy, scenario, random_, begin_, cpu_time)),
         running_(scenario.workers.size(), false) {
     outcome_.strategy = strategy;
+    outcome_.first = kSecondZero;
     outcome_.seconds = static_cast<std::size_t>(scenario.duration / kWindow);
     for (const Worker& worker : scenario.workers) {
       outcome_.workers.push_back(worker.name);
@@ -164,7 +165,10 @@ class Simulation {
 
   void EndSecond(WallTime now) {
     const Label second = LabelAt(now) - kSecondZero;
+    const auto planning = strategy_->PlanningTime();
+    const Nanoseconds planned_before = std::exchange(planned_, planning.value_or(Nanoseconds(0)));
     if (second < 0 || second >= static_cast<Label>(outcome_.seconds)) return;
+    if (planning) outcome_.planning.push_back(*planning - planned_before);
     for (std::size_t i = 0; i < endpoints_.size(); ++i) {
       Cell& cell = CellOf(second, i);
       cell.lag = endpoints_[i].backlog();
@@ -199,7 +203,7 @@ class Simulation {
         }
       }
       outcome_.total.push_back(total);
-      outcome_.most.push_back(most);
+      outcome_.most.push_back(strategy_->SharedOut(label).value_or(most));
     }
   }
 
@@ -213,13 +217,14 @@ class Simulation {
   std::unique_ptr<ShareStrategy> strategy_;
   std::vector<Endpoint> endpoints_;
   std::vector<bool> running_;
+  Nanoseconds planned_{0};  // PlanningTime at the end of the last second
   Outcome outcome_;
 };
 
 }  // namespace
 
-std::unique_ptr<ShareStrategy> MakeStrategy(Strategy strategy, const Scenario& scenario, Random& random,
-                                            WallTime begin) {
+std::unique_ptr<ShareStrategy> MakeStrategy(Strategy strategy, const Scenario& scenario, Random& random, WallTime begin,
+                                            const CpuTime& cpu_time) {
   switch (strategy) {
     case Strategy::kStatic:
       return std::make_unique<StaticShares>(scenario, random);
@@ -230,9 +235,11 @@ std::unique_ptr<ShareStrategy> MakeStrategy(Strategy strategy, const Scenario& s
     case Strategy::kAdaptive:
       break;
   }
-  return std::make_unique<LeasedShares>(scenario, random, begin);
+  return std::make_unique<LeasedShares>(scenario, random, begin, cpu_time);
 }
 
-Outcome Run(const Scenario& scenario, Strategy strategy) { return Simulation(scenario, strategy).Run(); }
+Outcome Run(const Scenario& scenario, Strategy strategy, const CpuTime& cpu_time) {
+  return Simulation(scenario, strategy, cpu_time).Run();
+}
 
 }  // namespace posthorn::simulation

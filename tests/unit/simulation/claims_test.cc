@@ -87,6 +87,17 @@ events: [{ at: 10s, coordinator: kill }]
   }
 }
 
+TEST(Simulator, ALoweredMaxRateIsObeyedFromTheNextWindowOn) {
+  const Outcome outcome = RunText(R"(
+max_rate: 1000/s
+duration: 25s
+config_delay: 500ms
+workers: [{ name: worker, count: 4, backlog: 100000 }]
+events: [{ at: 10s, max_rate: 100/s }]
+)");
+  for (std::size_t second = 11; second < 25; ++second) EXPECT_EQ(outcome.Sent(second), 100) << second;
+}
+
 TEST(Simulator, AThousandInstancesShareByDemandWithinTheTotal) {
   const Outcome outcome = RunText(R"(
 max_rate: 5000/s

@@ -16,6 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string FaultsOf(const std::string& yaml) {
   const auto loaded = LoadScenario("s.yaml", yaml);
@@ -96,6 +97,12 @@ TEST(LoadScenario, RefusesWhatIsNoScenario) {
                            "max_rate: 1/s\nworkers: 3", "max_rate: [1]\nworkers: [3, {}]"}) {
     EXPECT_FALSE(FaultsOf(text).empty()) << text;
   }
+}
+
+TEST(LoadScenario, MissesWorkersOnceWhateverElseIsWrong) {
+  EXPECT_THAT(FaultsOf("max_rate: 1\nworkers: []\n"), HasSubstr("workers: needs at least one worker"));
+  EXPECT_THAT(FaultsOf("max_rate: 1/s\n"), Not(HasSubstr("at least one")));
+  EXPECT_THAT(FaultsOf("max_rate: 1/s\nworkers: [{ name: a, count: 0 }]\n"), Not(HasSubstr("at least one")));
 }
 
 TEST(LoadScenario, TheScenariosThatAreShippedAreRight) {

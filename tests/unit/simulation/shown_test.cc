@@ -20,6 +20,7 @@ using ::testing::StartsWith;
 Outcome Made() {
   Outcome outcome;
   outcome.workers = {"a", "b"};
+  outcome.first = 1'700'000'000;
   outcome.seconds = 6;
   outcome.total.assign(6, 10);
   outcome.most.assign(6, 10);
@@ -30,12 +31,12 @@ Outcome Made() {
   return outcome;
 }
 
-TEST(WriteCsv, HasALineForEachSecondAndWorker) {
+TEST(WriteCsv, HasALineForEachLabelAndWorker) {
   std::ostringstream out;
   WriteCsv(Made(), out);
-  EXPECT_THAT(out.str(),
-              StartsWith("second,worker,sent,partial_limit,lag,rejected\n0,a,5,5,0,0\n0,b,5,5,0,0\n0,*,10,10,0,0\n"
-                         "1,a,7,5,5,0\n1,b,5,5.2,0,1\n1,*,12,10,5,1\n"));
+  EXPECT_THAT(out.str(), StartsWith("label,second,worker,sent,partial_limit,lag,rejected\n1700000000,0,a,5,5,0,0\n"
+                                    "1700000000,0,b,5,5,0,0\n1700000000,0,*,10,10,0,0\n1700000001,1,a,7,5,5,0\n"
+                                    "1700000001,1,b,5,5.2,0,1\n1700000001,1,*,12,10,5,1\n"));
 }
 
 TEST(Summarise, CountsWhatIsAboveAndHowTheTotalIsUsed) {

@@ -204,6 +204,24 @@ TEST_F(PagesTest, FleetShowsThisWorkersPart) {
   EXPECT_EQ(limit.at("used_last_window").to_number<int>(), 7);
 }
 
+TEST_F(PagesTest, TheCoordinatorShowsEverybodysPart) {
+  Run();
+  const auto alone = ParsePage(FleetPage(*worker.View()));
+  EXPECT_TRUE(alone.at("members").is_null());
+  EXPECT_TRUE(alone.at("limits").at(0).at("shares").is_null());
+  worker.Lease("acme");
+  const auto page = ParsePage(FleetPage(*worker.View()));
+  EXPECT_EQ(page.at("members"), json::parse(R"(["orders-1", "orders-2"])"));
+  const auto& limit = page.at("limits").at(0);
+  EXPECT_EQ(limit.at("shares"), json::parse(R"({"orders-1": 40, "orders-2": 58})"));
+  EXPECT_EQ(limit.at("exposure").to_number<int>(), 98);
+  const auto& lease = limit.at("lease");
+  EXPECT_EQ(lease.at("share").to_number<int>(), 40);
+  EXPECT_EQ(lease.at("total").to_number<int>(), 500);
+  EXPECT_EQ(lease.at("used").to_number<int>(), 0);
+  EXPECT_EQ(lease.at("coordinator").as_string(), "orders-1");
+}
+
 // ---- /config
 
 TEST_F(PagesTest, ConfigShowsTheRunningRevisionAndTheRefusedOne) {

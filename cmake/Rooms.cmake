@@ -28,9 +28,11 @@ endfunction()
 
 # Most of the time to build goes into what the files of a target share, headers and what they instantiate. Where a tree
 # is built for its tests, some files are compiled as one, so that names local to a file have to be its own in the whole
-# room; the rooms of a release are always compiled file by file.
+# room; what is built to be used is always compiled file by file.
 function(posthorn_unite target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 7)
+  # To GCC these files are headers of the one that it compiles, in which types local to a file would be a mistake.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # For every program that links librdkafka: tests/sanitizers/c11_threads.cc says why.
@@ -45,7 +47,7 @@ function(posthorn_room name)
   add_library(posthorn_${name} STATIC ${ROOM_SOURCES})
   add_library(posthorn::${name} ALIAS posthorn_${name})
   target_link_libraries(posthorn_${name} PUBLIC posthorn_flags ${ROOM_DEPENDS} PRIVATE ${ROOM_PRIVATE})
-  if(POSTHORN_SANITIZER)
+  if(POSTHORN_SANITIZER OR POSTHORN_UNITED)
     posthorn_unite(posthorn_${name})
   endif()
 endfunction()

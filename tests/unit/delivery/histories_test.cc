@@ -21,7 +21,7 @@ constexpr std::uint64_t kFirstSeed = 20'261'121;
 #endif
 #endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(POSTHORN_SLOW_BUILD)
-constexpr std::uint64_t kHistories = 500;  // the plain build runs all of them
+constexpr std::uint64_t kHistories = 150;  // the plain build runs all of them
 #else
 constexpr std::uint64_t kHistories = 2'000;
 #endif

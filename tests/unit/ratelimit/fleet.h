@@ -101,7 +101,7 @@ class Process {
 #endif
 #endif
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(POSTHORN_SANITIZED)
-inline constexpr int kMany = 2'000;
+inline constexpr int kMany = 600;
 #else
 inline constexpr int kMany = 6'000;
 #endif

@@ -9,6 +9,7 @@
 
 #include "config/fields.h"
 #include "config/option_table.h"
+#include "config/rfc3339.h"
 #include "config/units.h"
 
 namespace posthorn::config {
@@ -65,6 +66,11 @@ std::string TextMap(const Entries& entries, const std::vector<std::string>& secr
   return Flow(items, '{', '}');
 }
 
+// The name of its file is no secret.
+std::string SecretText(const Secret& secret) {
+  return secret.file.empty() ? "\"" + std::string(kMasked) + "\"" : Quote("file:" + secret.file);
+}
+
 // The text of a field as a user would write it; nothing: unset.
 template <typename Field>
 std::optional<std::string> Show(const Option& option, const Field& field, const std::vector<std::string>& secret) {
@@ -73,7 +79,8 @@ std::optional<std::string> Show(const Option& option, const Field& field, const 
   } else if constexpr (std::is_same_v<Field, std::string>) {
     if (field.empty()) return std::nullopt;
     // A query often carries a token; the rest of the address does not.
-    const auto query = option.path.ends_with(".endpoint") ? field.find('?') : std::string::npos;
+    const bool url = option.path.ends_with(".endpoint") || option.path.ends_with(".url");
+    const auto query = url ? field.find('?') : std::string::npos;
     return Quote(query == std::string::npos ? field : field.substr(0, query + 1).append(kMasked));
   } else if constexpr (std::is_same_v<Field, bool>) {
     if (option.type == Type::kEnum) return std::string(option.choices[field ? 1 : 0].word);
@@ -94,17 +101,24 @@ std::optional<std::string> Show(const Option& option, const Field& field, const 
     std::vector<std::string> items;
     for (const std::string& item : field) items.push_back(Quote(item));
     return Flow(items, '[', ']');
+  } else if constexpr (std::is_same_v<Field, Secret>) {
+    if (field.empty()) return std::nullopt;
+    return SecretText(field);
+  } else if constexpr (std::is_same_v<Field, std::map<std::string, Secret>>) {
+    std::vector<std::string> items;
+    for (const auto& [key, value] : field) items.push_back(Quote(key) + ": " + SecretText(value));
+    return Flow(items, '{', '}');
   } else {
     return TextMap(field, secret);
   }
 }
 
-using Shown = std::map<std::string, std::string, std::less<>>;
+using ShownByPath = std::map<std::string, std::string, std::less<>>;
 
 template <typename Struct>
-Shown ShowFields(const Struct& value, Document document, const std::string& section,
-                 const std::vector<std::string>& secret) {
-  Shown shown;
+ShownByPath ShowFields(const Struct& value, Document document, const std::string& section,
+                       const std::vector<std::string>& secret) {
+  ShownByPath shown;
   VisitFields(value, [&](std::string_view key, const auto& field) {
     const Option* option = FindOption(document, section + std::string(key));
     if (auto text = Show(*option, field, secret)) shown[std::string(key)] = *text;
@@ -113,24 +127,22 @@ Shown ShowFields(const Struct& value, Document document, const std::string& sect
 }
 
 // The options below `section` in the table's order; unset ones as comments, so that the text names every option.
-std::string Lines(Document document, const std::string& section, const Shown& shown, const std::string& indent) {
+std::string Lines(Document document, const std::string& section, const ShownByPath& shown, const std::string& indent) {
   std::string out;
-  std::string open;  // the nested section whose lines are being written
   for (const Option& option : Options(document)) {
     if (!option.path.starts_with(section) || !option.unavailable.empty()) continue;
     const std::string_view key = option.path.substr(section.size());
     if (key.empty() || key.find_first_of("[*") != std::string_view::npos) continue;
+    const auto depth = static_cast<std::size_t>(std::count(key.begin(), key.end(), '.'));
+    const std::string margin = indent + std::string(2 * depth, ' ');
+    const std::string_view name = key.substr(key.rfind('.') + 1);
     if (option.type == Type::kSection) {
       const std::string inside = std::string(key) + ".";
       const bool any =
           std::any_of(shown.begin(), shown.end(), [&](const auto& s) { return s.first.starts_with(inside); });
-      out += indent + (any ? "" : "# ") + std::string(key) + ":\n";
-      open = inside;
+      out += margin + (any ? "" : "# ") + std::string(name) + ":\n";
       continue;
     }
-    const bool nested = !open.empty() && key.starts_with(open);
-    const std::string_view name = nested ? key.substr(open.size()) : key;
-    const std::string margin = indent + (nested ? "  " : "");
     const auto found = shown.find(key);
     if (found != shown.end()) {
       out += margin + std::string(name) + ": " + found->second + "\n";
@@ -144,8 +156,18 @@ std::string Lines(Document document, const std::string& section, const Shown& sh
 }  // namespace
 
 std::string EffectiveYaml(const Deployment& deployment) {
-  std::string out =
-      Lines(Document::kDeployment, "", ShowFields(deployment, Document::kDeployment, "", deployment.secret_kafka), "");
+  ShownByPath shown = ShowFields(deployment, Document::kDeployment, "", deployment.secret_kafka);
+  // Of the sources only the one that is used: the defaults of another would read back as a second one.
+  const SourceKind kind = deployment.source.kind;
+  const auto drop = [&](SourceKind other, const std::string& section) {
+    if (kind != other) std::erase_if(shown, [&](const auto& s) { return s.first.starts_with(section); });
+  };
+  drop(SourceKind::kFile, "subscriptions.file");
+  drop(SourceKind::kCentralDogma, "subscriptions.central_dogma.");
+  drop(SourceKind::kKafkaTopic, "subscriptions.kafka_topic.");
+  drop(SourceKind::kEtcd, "subscriptions.etcd.");
+  drop(SourceKind::kUrl, "subscriptions.url.");
+  std::string out = Lines(Document::kDeployment, "", shown, "");
   if (deployment.slot) out += "# slot: " + std::to_string(*deployment.slot) + "\n";
   return out;
 }
@@ -167,12 +189,14 @@ std::string EffectiveYaml(const Snapshot& snapshot) {
   std::string out;
   if (!snapshot.digest.empty()) out += "# revision: " + snapshot.digest + "\n";
   out += snapshot.instances ? "instances: " + std::to_string(*snapshot.instances) + "\n" : "# instances: unset\n";
+  out += snapshot.effective_at ? "effective_at: \"" + FormatRfc3339(*snapshot.effective_at) + "\"\n"
+                               : "# effective_at: unset\n";
   if (snapshot.subscriptions.empty()) out += "allow_empty: true\n";
   if (!shared.empty()) out += "limits:\n" + shared;
   out += snapshot.subscriptions.empty() ? "subscriptions: []\n" : "subscriptions:\n";
   const std::string section = "subscriptions[].";
   for (const Subscription& s : snapshot.subscriptions) {
-    Shown shown = ShowFields(s, Document::kSubscriptions, section, s.secret_headers);
+    ShownByPath shown = ShowFields(s, Document::kSubscriptions, section, s.secret_headers);
     if (const auto found = limits.find(s.limit); found != limits.end()) {
       shown["burst"] = found->second->burst == Burst::kSmooth ? "smooth" : "window";
       if (own(s)) {

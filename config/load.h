@@ -31,7 +31,7 @@ struct Loaded {
 };
 
 /// Reads the deployment file and lays `overrides` (`key=value`, as of `--set`) over it. A relative
-/// `subscriptions.file` means beside the deployment file, one given by an override means as it stands.
+/// `subscriptions.file` or `cache` means beside the deployment file, one given by an override means as it stands.
 ///
 /// Errors  Faults only, never an exception: an unreadable file is a fault too.
 Loaded<Deployment> LoadDeployment(const std::filesystem::path& file, const std::vector<std::string>& overrides = {},
@@ -42,14 +42,17 @@ Loaded<Deployment> LoadDeploymentText(std::string_view file, std::string_view te
                                       const std::vector<std::string>& overrides = {},
                                       const Environment& environment = SystemEnvironment());
 
-/// One revision from its documents, file name -> bytes (YAML or JSON). Lists are joined; `instances`, `defaults` and
-/// `allow_empty` may stand in one document only. `source_revision` of the result is left empty.
+/// One revision from its documents, file name -> bytes (YAML or JSON). Lists are joined; `instances`, `effective_at`,
+/// `defaults` and `allow_empty` may stand in one document only. `source_revision` of the result is left empty.
 ///
 /// Errors  Faults only, never an exception.
 /// Cost    Linear in the bytes; about 50 ms for 1 000 subscriptions, most of it the YAML parser.
 Loaded<Snapshot> LoadSubscriptions(const std::map<std::string, std::string>& files,
                                    const Capabilities& capabilities = {},
                                    const Environment& environment = SystemEnvironment());
+
+/// A line of advice about an `effective_at` that is far ahead of `now`; empty: there is none, or it is near.
+std::string FarAheadNote(const Snapshot& snapshot, ratelimit::WallTime now);
 
 /// Which of the two files a text is, told by its top-level keys. One that is neither counts as subscriptions.
 bool LooksLikeDeployment(std::string_view text);

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fstream>
 #include <tuple>
+#include <utility>
 
 #include "config/document.h"
 #include "config/effective.h"
@@ -16,18 +18,21 @@ namespace {
 
 constexpr std::string_view kOverride = "--set";
 
-// `kafka.bootstrap.servers` is one setting of `kafka`; elsewhere dots part sections.
+// Dots part sections; behind the name of a map with free keys they belong to the key: `kafka.bootstrap.servers`.
 std::vector<std::string> KeyParts(std::string_view key) {
-  constexpr std::string_view kKafka = "kafka.";
-  constexpr std::string_view kControl = "control.kafka.";
-  if (key.starts_with(kKafka)) return {"kafka", std::string(key.substr(kKafka.size()))};
-  if (key.starts_with(kControl)) return {"control", "kafka", std::string(key.substr(kControl.size()))};
+  std::size_t whole = std::string_view::npos;  // where a free key begins
+  for (const Option& option : Options(Document::kDeployment)) {
+    const bool free_keys = option.type == Type::kTextMap || option.type == Type::kSecretMap;
+    if (free_keys && key.starts_with(option.path) && key.substr(option.path.size()).starts_with('.')) {
+      whole = option.path.size() + 1;
+    }
+  }
   std::vector<std::string> parts(1);
-  for (const char c : key) {
-    if (c == '.') {
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    if (key[i] == '.' && i < whole) {
       parts.emplace_back();
     } else {
-      parts.back() += c;
+      parts.back() += key[i];
     }
   }
   return parts;
@@ -77,14 +82,66 @@ void ReadKafka(Deployment& deployment, const std::vector<TextEntry>& entries) {
   std::sort(deployment.secret_kafka.begin(), deployment.secret_kafka.end());
 }
 
-struct Source {
+constexpr std::string_view kSection = "subscriptions";
+constexpr auto kSources = std::to_array<std::string_view>({"file", "central_dogma", "kafka_topic", "etcd", "url"});
+
+// Settings of librdkafka given for another cluster than `kafka`'s need its address.
+void CheckCluster(Reader& reader, const Node* kafka, const std::string& path) {
+  if (kafka == nullptr || kafka->kind != Node::Kind::kMap || kafka->keys.empty()) return;
+  if (kafka->Find("bootstrap.servers") == nullptr) {
+    reader.AddFault(*kafka, path + ".bootstrap.servers", "", "is needed");
+  }
+}
+
+// Exactly one source. What is wrong within it has been reported already.
+void CheckSource(Reader& reader, const Node* section, SourceSettings& source, bool faultless) {
+  if (section == nullptr || section->kind == Node::Kind::kScalar || section->kind == Node::Kind::kList) return;
+  const std::string shown(kSection);
+  std::string_view first;
+  for (std::size_t i = 0; i < kSources.size(); ++i) {
+    const Node* node = section->Find(kSources[i]);
+    const bool given = node != nullptr && (i != 0 || node->kind != Node::Kind::kScalar || !source.file.empty());
+    if (!given) continue;
+    const std::string path = shown + "." + std::string(kSources[i]);
+    if (node->kind == Node::Kind::kNull && i != 0) {
+      reader.AddFault(*node, path, "", "has no value: needs a map of keys");
+    }
+    if (!first.empty()) {
+      reader.AddFault(*node, path, "", "one source only, and `" + std::string(first) + "` stands here too");
+      continue;
+    }
+    first = kSources[i];
+    source.kind = static_cast<SourceKind>(i);
+  }
+  if (first.empty() && (section->keys.empty() || faultless)) {
+    const Node* file = section->Find("file");
+    reader.AddFault(file != nullptr ? *file : *section, file != nullptr ? shown + ".file" : shown, "",
+                    "needs one source: file, central_dogma, kafka_topic, etcd or url");
+  }
+  const Node* etcd = section->Find("etcd");
+  if (etcd != nullptr && source.etcd.user.empty() != source.etcd.password.empty() && faultless) {
+    reader.AddFault(*etcd, shown + ".etcd." + (source.etcd.user.empty() ? "password" : "user"), "",
+                    "`user` and `password` need each other");
+  }
+  if (etcd != nullptr && source.etcd.certificate.empty() != source.etcd.key.empty() && faultless) {
+    reader.AddFault(*etcd, shown + ".etcd." + (source.etcd.key.empty() ? "certificate" : "key"), "",
+                    "`certificate` and `key` need each other");
+  }
+  if (const Node* topic = section->Find("kafka_topic"); topic != nullptr) {
+    CheckCluster(reader, topic->Find("kafka"), shown + ".kafka_topic.kafka");
+  }
+  for (std::string* url : {&source.central_dogma.url, &source.etcd.url}) {
+    if (url->ends_with('/')) url->pop_back();
+  }
+}
+
+struct Text {
   std::string_view file;
   std::string_view text;
   std::filesystem::path directory;  // for relative paths in the file; empty: as they stand
 };
 
-Loaded<Deployment> Load(const Source& source, const std::vector<std::string>& overrides,
-                        const Environment& environment) {
+Loaded<Deployment> Load(const Text& source, const std::vector<std::string>& overrides, const Environment& environment) {
   Loaded<Deployment> result;
   std::vector<Fault>& faults = result.faults;
   const std::string file(source.file);
@@ -105,14 +162,17 @@ Loaded<Deployment> Load(const Source& source, const std::vector<std::string>& ov
     VisitFields(deployment, [&](std::string_view name, auto& field) {
       if (name == key) Assign(field, value);
     });
-    if (key == "kafka" || key == "control.kafka") ReadKafka(deployment, std::get<std::vector<TextEntry>>(value));
+    if (key.ends_with("kafka")) ReadKafka(deployment, std::get<std::vector<TextEntry>>(value));
     if (key == "membership") {
       membership_given = true;
       membership = &node;
     }
-    if (key == "subscriptions.file" && node.file.empty() && !source.directory.empty()) {
-      const std::filesystem::path path = deployment.subscriptions_file;
-      if (path.is_relative() && !path.empty()) deployment.subscriptions_file = (source.directory / path).string();
+    if (node.file.empty() && !source.directory.empty()) {
+      for (const auto& [name, field] : {std::pair("subscriptions.file", &deployment.source.file),
+                                        std::pair("subscriptions.cache", &deployment.source.cache)}) {
+        const std::filesystem::path path = *field;
+        if (key == name && path.is_relative() && !path.empty()) *field = (source.directory / path).string();
+      }
     }
   });
 
@@ -122,18 +182,8 @@ Loaded<Deployment> Load(const Source& source, const std::vector<std::string>& ov
     reader.AddFault(*kafka, "kafka.bootstrap.servers", "", "is needed");
   }
   const Node* control = root.Find("control");
-  const Node* other = control != nullptr ? control->Find("kafka") : nullptr;
-  if (other != nullptr && other->kind == Node::Kind::kMap && !other->keys.empty() &&
-      other->Find("bootstrap.servers") == nullptr) {
-    reader.AddFault(*other, "control.kafka.bootstrap.servers", "", "is needed");
-  }
-  const Node* subscriptions = root.Find("subscriptions");
-  const bool no_source = subscriptions != nullptr && subscriptions->kind != Node::Kind::kScalar &&
-                         subscriptions->kind != Node::Kind::kList && subscriptions->keys.empty();
-  const Node* source_file = subscriptions != nullptr ? subscriptions->Find("file") : nullptr;
-  const bool empty_file = source_file != nullptr && source_file->kind == Node::Kind::kScalar &&
-                          deployment.subscriptions_file.empty() && faults.empty();
-  if (no_source || empty_file) reader.AddFault(*subscriptions, "subscriptions.file", "", "is needed");
+  if (control != nullptr) CheckCluster(reader, control->Find("kafka"), "control.kafka");
+  CheckSource(reader, root.Find(kSection), deployment.source, faults.empty());
   if (!membership_given) {
     deployment.membership = deployment.instance.empty() ? Membership::kDynamic : Membership::kStatic;
   } else if (deployment.membership == Membership::kStatic && deployment.instance.empty()) {

@@ -9,6 +9,7 @@
 #include "config/load.h"
 #include "config/option_table.h"
 #include "config/reader.h"
+#include "config/rfc3339.h"
 #include "config/rules.h"
 #include "config/units.h"
 
@@ -53,8 +54,10 @@ class Merger {
     for (Parsed& document : documents_) ReadSubscriptions(document);
     for (Draft& draft : drafts_) CheckDraft(draft);
     if (faults_.empty() && drafts_.empty() && !allow_empty_) {
+      const std::string what = files.empty() ? "the source holds no document" : "no subscription";
       faults_.push_back({files.empty() ? "" : files.begin()->first, 0, 0, "subscriptions", "",
-                         "no subscription: refused unless `allow_empty: true` stands in it", ""});
+                         what + ": refused unless `allow_empty: true` stands in " + (files.empty() ? "one" : "it"),
+                         ""});
     }
     Loaded<Snapshot> result;
     if (faults_.empty()) {
@@ -88,7 +91,7 @@ class Merger {
     faults_.push_back({place.file, place.line, place.column, std::move(path), std::move(value), std::move(rule), ""});
   }
 
-  // `instances`, `defaults` and `allow_empty` speak for the whole revision: only one document may.
+  // `instances`, `effective_at`, `defaults` and `allow_empty` speak for the whole revision: only one document may.
   bool First(std::string_view key, const Parsed& document, const Node& node) {
     const Place place{document.file, node.line, node.column};
     const auto [found, fresh] = once_.try_emplace(std::string(key), place);
@@ -109,6 +112,10 @@ class Merger {
       }
       if (key == "instances" && First(key, document, node)) {
         snapshot_.instances = static_cast<std::uint32_t>(std::get<std::int64_t>(value));
+      }
+      if (key == "effective_at" && First(key, document, node)) {
+        const auto time = ParseRfc3339(std::get<std::string>(value));  // empty: as if it were absent
+        if (time) snapshot_.effective_at = std::chrono::ceil<std::chrono::seconds>(*time);
       }
       if (key == "allow_empty" && First(key, document, node)) allow_empty_ = std::get<bool>(value);
     });
@@ -308,6 +315,12 @@ class Merger {
 Loaded<Snapshot> LoadSubscriptions(const std::map<std::string, std::string>& files, const Capabilities& capabilities,
                                    const Environment& environment) {
   return Merger(capabilities, environment).Load(files);
+}
+
+std::string FarAheadNote(const Snapshot& snapshot, ratelimit::WallTime now) {
+  constexpr std::chrono::minutes kNear{10};
+  if (!snapshot.effective_at || *snapshot.effective_at <= now + kNear) return {};
+  return "`effective_at` is more than 10 min ahead: until then a worker that starts without `cache` delivers nothing";
 }
 
 }  // namespace posthorn::config

@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "config/source_settings.h"
 #include "ratelimit/max_rate.h"
+#include "ratelimit/time.h"
 
 namespace posthorn::config {
 
@@ -33,10 +35,10 @@ struct Backoff {
 };
 
 struct Tls {
-  std::string ca;           // file; empty: the system's
-  std::string certificate;  // file
-  std::string key;          // file; secret
-  std::string server_name;  // empty: the endpoint's host
+  std::string ca{};           // file; empty: the system's
+  std::string certificate{};  // file
+  std::string key{};          // file; secret
+  std::string server_name{};  // empty: the endpoint's host
   bool operator==(const Tls&) const = default;
 };
 
@@ -76,9 +78,11 @@ struct Limit {
 
 /// One accepted revision of what the fleet delivers. Immutable; swapped as a whole.
 struct Snapshot {
-  std::string digest;                       // of the documents' bytes, short hex; compared for equality only
-  std::string source_revision;              // the source's own number, empty where it has none
-  std::optional<std::uint32_t> instances;   // N of total/N; unset: shares follow the partitions owned
+  std::string digest;                      // of the documents' bytes, short hex; compared for equality only
+  std::string source_revision;             // the source's own number, empty where it has none
+  std::optional<std::uint32_t> instances;  // N of total/N; unset: shares follow the partitions owned
+  /// In force from this window of the wall clock on, a whole second. Past or unset: at once.
+  std::optional<ratelimit::WallTime> effective_at;
   std::vector<Limit> limits;                // sorted by name
   std::vector<Subscription> subscriptions;  // sorted by name
 };
@@ -92,7 +96,7 @@ struct Deployment {
   Membership membership = Membership::kDynamic;
   std::map<std::string, std::string> kafka;  // passed on to librdkafka; values may be secrets
   std::string admin;                         // host:port, empty: none
-  std::string subscriptions_file;            // file or directory
+  SourceSettings source;                     // of the subscriptions
   std::uint32_t shards = 0;                  // 0: one per core
   std::uint64_t memory = 256ull << 20;       // bytes
   Milliseconds shutdown_timeout{30'000};
@@ -109,7 +113,7 @@ struct Deployment {
   std::uint32_t retry_partitions = 3;     // of the retry topic, where it is made
   std::optional<std::uint32_t> retry_replication;
   Milliseconds retry_retention{14 * 86'400'000};
-  std::vector<std::string> secret_kafka;  // names of the Kafka settings whose values are never shown, of both maps
+  std::vector<std::string> secret_kafka;  // names of the Kafka settings whose values are never shown, of all maps
   bool operator==(const Deployment&) const = default;
 };
 

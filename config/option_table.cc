@@ -1,8 +1,6 @@
 #include "config/option_table.h"
 
-#include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "config/rules.h"
 
@@ -20,7 +18,7 @@ constexpr std::array<Choice, 2> kTtlFroms{{{"read"}, {"published"}}};
 constexpr std::array<Choice, 2> kJitters{{{"full"}, {"none"}}};
 constexpr std::array<Choice, 2> kHttpVersions{{{"1.1"}, {"2"}}};
 
-constexpr std::string_view kOnlyFiles = "`subscriptions.file` is the only source so far";
+constexpr std::string_view kCaHelp = "PEM file of the authorities to trust, for an https server. Unset: the system's.";
 
 constexpr auto kDeployment = std::to_array<Option>({
     {.path = "fleet",
@@ -76,28 +74,121 @@ constexpr auto kDeployment = std::to_array<Option>({
     {.path = "subscriptions.central_dogma",
      .type = Type::kSection,
      .reload = Reload::kStart,
-     .unavailable = kOnlyFiles,
-     .help = "Documents of a Central Dogma repository (url, project, repository, path, token)."},
+     .help = "Documents of a Central Dogma repository, watched by long polls."},
+    {.path = "subscriptions.central_dogma.url",
+     .type = Type::kText,
+     .required = true,
+     .reload = Reload::kStart,
+     .check = &CheckServer,
+     .help = "The server, `http://dogma:36462`."},
+    {.path = "subscriptions.central_dogma.project",
+     .type = Type::kText,
+     .required = true,
+     .reload = Reload::kStart,
+     .check = &CheckPathSegment,
+     .help = "Name of the project."},
+    {.path = "subscriptions.central_dogma.repository",
+     .type = Type::kText,
+     .required = true,
+     .reload = Reload::kStart,
+     .check = &CheckPathSegment,
+     .help = "Name of the repository in it."},
+    {.path = "subscriptions.central_dogma.path",
+     .type = Type::kText,
+     .required = true,
+     .reload = Reload::kStart,
+     .check = &CheckPathPattern,
+     .help = "Which files are documents: a path, or a pattern like `/subscriptions/**`. JSON files, and YAML as text."},
+    {.path = "subscriptions.central_dogma.token",
+     .type = Type::kSecret,
+     .secret = true,
+     .reload = Reload::kStart,
+     .check = &CheckHeaderValue,
+     .help =
+         "Application token with the right to read. `file:/path` is read again for every request, so that it can be "
+         "replaced. Unset: anonymous."},
+    {.path = "subscriptions.central_dogma.ca", .type = Type::kPath, .reload = Reload::kStart, .help = kCaHelp},
     {.path = "subscriptions.kafka_topic",
      .type = Type::kSection,
      .reload = Reload::kStart,
-     .unavailable = kOnlyFiles,
-     .help = "Documents of a compacted Kafka topic (name, kafka)."},
+     .help = "Documents of a compacted Kafka topic with one partition: each key holds one document."},
+    {.path = "subscriptions.kafka_topic.name",
+     .type = Type::kText,
+     .required = true,
+     .reload = Reload::kStart,
+     .check = &CheckTopic,
+     .help = "The topic."},
+    {.path = "subscriptions.kafka_topic.kafka",
+     .type = Type::kTextMap,
+     .secret = true,
+     .reload = Reload::kStart,
+     .check = &CheckKafkaValue,
+     .check_key = &CheckKafkaSetting,
+     .help = "librdkafka's settings for another cluster that holds the topic. Unset: as `kafka`."},
     {.path = "subscriptions.etcd",
      .type = Type::kSection,
      .reload = Reload::kStart,
-     .unavailable = kOnlyFiles,
-     .help = "Documents below a prefix of etcd (url, prefix, user, password)."},
+     .help = "Documents of etcd: each key below the prefix holds one."},
+    {.path = "subscriptions.etcd.url",
+     .type = Type::kText,
+     .required = true,
+     .reload = Reload::kStart,
+     .check = &CheckServer,
+     .help = "The server's client address, `http://etcd:2379`."},
+    {.path = "subscriptions.etcd.prefix",
+     .type = Type::kText,
+     .required = true,
+     .reload = Reload::kStart,
+     .help = "What the documents' keys begin with, `/posthorn/orders/`."},
+    {.path = "subscriptions.etcd.user",
+     .type = Type::kText,
+     .reload = Reload::kStart,
+     .help = "User with the right to read the prefix; needs `password`. Unset: no authentication."},
+    {.path = "subscriptions.etcd.password",
+     .type = Type::kSecret,
+     .secret = true,
+     .reload = Reload::kStart,
+     .help = "The user's password. `file:/path` is read again for every login."},
+    {.path = "subscriptions.etcd.ca", .type = Type::kPath, .reload = Reload::kStart, .help = kCaHelp},
+    {.path = "subscriptions.etcd.certificate",
+     .type = Type::kPath,
+     .reload = Reload::kStart,
+     .help = "PEM file of the client certificate, for a server that asks for one; needs `key`."},
+    {.path = "subscriptions.etcd.key",
+     .type = Type::kPath,
+     .reload = Reload::kStart,
+     .help = "PEM file of the client certificate's key. The file's name is shown, its content never."},
     {.path = "subscriptions.url",
      .type = Type::kSection,
      .reload = Reload::kStart,
-     .unavailable = kOnlyFiles,
-     .help = "A document fetched again and again (url, every, headers)."},
+     .help = "One document, fetched again and again."},
+    {.path = "subscriptions.url.url",
+     .type = Type::kText,
+     .required = true,
+     .reload = Reload::kStart,
+     .check = &CheckEndpoint,
+     .help = "The document, http or https."},
+    {.path = "subscriptions.url.every",
+     .type = Type::kDuration,
+     .fallback = "10s",
+     .min = "100ms",
+     .max = "1h",
+     .reload = Reload::kStart,
+     .help = "Between two looks, which cost the server nothing but a 304 where it knows ETags."},
+    {.path = "subscriptions.url.headers",
+     .type = Type::kSecretMap,
+     .secret = true,
+     .reload = Reload::kStart,
+     .check = &CheckHeaderValue,
+     .check_key = &CheckSourceHeader,
+     .help = "Request headers, like `authorization: file:/run/secrets/config`. A file is read again for every request. "
+             "They are never sent to another host."},
+    {.path = "subscriptions.url.ca", .type = Type::kPath, .reload = Reload::kStart, .help = kCaHelp},
     {.path = "subscriptions.cache",
      .type = Type::kPath,
      .reload = Reload::kStart,
-     .unavailable = "a file is its own last good revision",
-     .help = "Directory for the last good revision, for a start while the source is away."},
+     .help = "Directory for the last good revision, beside any source: a worker that starts while the source is away "
+             "runs it. The workers of a machine may share it. Relative as `file`. Unset: such a worker waits."},
     {.path = "shards",
      .type = Type::kInteger,
      .fallback = "",
@@ -246,6 +337,14 @@ constexpr auto kSubscriptions = std::to_array<Option>({
      .help =
          "N of the static partial limit total/N: how many workers share each max-rate, with slots 0 to N-1. Change it "
          "together with the number of workers. Unset: shares follow the partitions a worker owns."},
+    {.path = "effective_at",
+     .type = Type::kText,
+     .check = &CheckMoment,
+     .help =
+         "When the whole revision is in force, `2026-11-21T08:15:30Z` (RFC 3339; the next whole second): all workers "
+         "change totals and N in the same window. At least a second ahead of when the last worker learns of it. "
+         "Until then the revision before runs; a worker that starts meanwhile and has no `cache` waits. Past or "
+         "unset: at once."},
     {.path = "allow_empty",
      .type = Type::kBool,
      .fallback = "false",
@@ -407,125 +506,11 @@ constexpr auto kSubscriptions = std::to_array<Option>({
      .help = "Name the certificate must have. Unset: the endpoint's host."},
 });
 
-constexpr std::string_view kItem = "subscriptions[].";
-
-// Optimal string alignment: a swap of neighbours is one mistake.
-std::size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1);
-  std::vector<std::size_t> last(b.size() + 1);
-  std::vector<std::size_t> now(b.size() + 1);
-  std::iota(last.begin(), last.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    now[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t change = a[i - 1] == b[j - 1] ? 0 : 1;
-      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + change});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) now[j] = std::min(now[j], before[j - 2] + 1);
-    }
-    std::swap(before, last);
-    std::swap(last, now);
-  }
-  return last[b.size()];
-}
-
 }  // namespace
 
 std::span<const Option> Options(Document document) {
   if (document == Document::kDeployment) return kDeployment;
   return kSubscriptions;
-}
-
-const Option* FindOption(Document document, std::string_view path) {
-  for (const Option& option : Options(document)) {
-    if (option.path == path) return &option;
-  }
-  return nullptr;
-}
-
-bool AllowedInDefaults(std::string_view path_in_subscription) {
-  return path_in_subscription != "name" && path_in_subscription != "topic" && path_in_subscription != "endpoint";
-}
-
-std::vector<std::string_view> KeysBelow(Document document, std::string_view section) {
-  std::string_view prefix = section;
-  const bool defaults =
-      document == Document::kSubscriptions && (section == "defaults" || section.starts_with("defaults."));
-  std::string in_item;
-  if (defaults) {
-    in_item = std::string(kItem) + std::string(section.substr(std::min(section.size(), std::size_t{9})));
-    while (in_item.ends_with('.')) in_item.pop_back();
-    prefix = in_item;
-  }
-  std::vector<std::string_view> keys;
-  for (const Option& option : Options(document)) {
-    std::string_view rest = option.path;
-    if (!prefix.empty()) {
-      if (!rest.starts_with(prefix) || rest.size() <= prefix.size() || rest[prefix.size()] != '.') continue;
-      rest.remove_prefix(prefix.size() + 1);
-    }
-    if (rest.find_first_of(".[") != std::string_view::npos) continue;
-    if (defaults && section == "defaults" && !AllowedInDefaults(rest)) continue;
-    keys.push_back(rest);
-  }
-  return keys;
-}
-
-std::string TypeText(const Option& option) {
-  switch (option.type) {
-    case Type::kText:
-      return "text";
-    case Type::kPath:
-      return "path";
-    case Type::kName:
-      return "name";
-    case Type::kEnum: {
-      std::string text;
-      for (const Choice& choice : option.choices) {
-        if (!text.empty()) text += " | ";
-        text += choice.word;
-      }
-      return text;
-    }
-    case Type::kDuration:
-      return "duration";
-    case Type::kSize:
-      return "size";
-    case Type::kRate:
-      return "rate";
-    case Type::kInteger:
-      return "integer";
-    case Type::kNumber:
-      return "number";
-    case Type::kBool:
-      return "true | false";
-    case Type::kTextList:
-      return "list of texts";
-    case Type::kTextMap:
-      return "map of texts";
-    case Type::kSection:
-      return "map";
-    case Type::kSections:
-      return "list of maps";
-    case Type::kNamed:
-      return "map of names to maps";
-  }
-  return {};
-}
-
-std::string_view Nearest(std::string_view written, std::span<const std::string_view> known) {
-  // Anything longer is no slip of a known key, and the comparison is quadratic.
-  constexpr std::size_t kLongest = 64;
-  if (written.size() > kLongest) return {};
-  std::string_view nearest;
-  std::size_t smallest = std::max<std::size_t>(2, written.size() / 2) + 1;
-  for (const std::string_view word : known) {
-    const std::size_t distance = Distance(written, word);
-    if (distance < smallest && distance < std::max(word.size(), written.size())) {
-      smallest = distance;
-      nearest = word;
-    }
-  }
-  return nearest;
 }
 
 }  // namespace posthorn::config

@@ -25,10 +25,12 @@ enum class Type : std::uint8_t {
   kNumber,
   kBool,
   kTextList,
-  kTextMap,   // free keys, text values; a value may be `file:/path`
-  kSection,   // a map whose keys are options of their own
-  kSections,  // a list of such maps: `path[]`
-  kNamed,     // a map from names to such maps: `path.*`
+  kTextMap,    // free keys, text values; a value may be `file:/path`
+  kSecret,     // a text that is never shown, or `file:/path`, read whenever it is used
+  kSecretMap,  // free keys, such texts
+  kSection,    // a map whose keys are options of their own
+  kSections,   // a list of such maps: `path[]`
+  kNamed,      // a map from names to such maps: `path.*`
 };
 
 enum class Reload : std::uint8_t { kStart, kLive };

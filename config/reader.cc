@@ -31,7 +31,7 @@ std::string_view KindText(Node::Kind kind) {
 
 bool IsEmptyAllowed(Type type) {
   return type == Type::kSection || type == Type::kSections || type == Type::kNamed || type == Type::kTextList ||
-         type == Type::kTextMap;
+         type == Type::kTextMap || type == Type::kSecretMap;
 }
 
 // The options of `defaults` are those of a subscription.
@@ -134,6 +134,12 @@ std::optional<Value> Reader::ReadValue(const Option& option, const Node& node, c
       return std::nullopt;
     case Type::kTextMap:
       return ReadTextMap(option, node, path);
+    case Type::kSecretMap:
+      return ReadSecretMap(option, node, path);
+    case Type::kSecret: {
+      auto secret = ReadSecretText(option, node, path);
+      return secret ? std::optional<Value>(std::move(*secret)) : std::nullopt;
+    }
     case Type::kTextList:
       return ReadTextList(option, node, path);
     default:
@@ -209,6 +215,8 @@ std::optional<Value> Reader::ReadScalar(const Option& option, const Node& node, 
       return fail("needs true or false");
     case Type::kTextList:
     case Type::kTextMap:
+    case Type::kSecret:
+    case Type::kSecretMap:
     case Type::kSection:
     case Type::kSections:
     case Type::kNamed:
@@ -278,6 +286,55 @@ std::optional<Value> Reader::ReadTextMap(const Option& option, const Node& node,
   }
   if (!good) return std::nullopt;
   return Value(std::move(entries));
+}
+
+std::optional<Secret> Reader::ReadSecretText(const Option& option, const Node& node, const std::string& path) {
+  if (node.kind != Node::Kind::kScalar) {
+    AddFault(node, path, "", "needs a text, not " + std::string(KindText(node.kind)));
+    return std::nullopt;
+  }
+  auto text = Resolve(node, path, false, false);
+  if (!text) return std::nullopt;
+  Secret secret;
+  std::string rule;
+  if (text->text.starts_with("file:")) {
+    secret.file = text->text.substr(5);
+    if (!secret.file.starts_with('/')) rule = "`file:` needs an absolute path";
+    if (secret.file.find('\0') != std::string::npos) rule = "no zero bytes";
+  } else {
+    secret.value = std::move(text->text);
+    if (option.check != nullptr) rule = option.check(secret.value);
+  }
+  if (rule.empty()) return secret;
+  AddFault(node, path, std::string(kMasked), std::move(rule));
+  return std::nullopt;
+}
+
+std::optional<Value> Reader::ReadSecretMap(const Option& option, const Node& node, const std::string& path) {
+  if (node.kind != Node::Kind::kMap) {
+    AddFault(node, path, "", "needs a map of texts, not " + std::string(KindText(node.kind)));
+    return std::nullopt;
+  }
+  std::map<std::string, Secret> secrets;
+  std::set<std::string> names;
+  bool good = true;
+  for (std::size_t i = 0; i < node.items.size(); ++i) {
+    const std::string& key = node.keys[i].text;
+    const std::string at = Join(path, key);
+    std::string rule = option.check_key == nullptr ? "" : option.check_key(key);
+    if (rule.empty() && !names.insert(LowerCase(key)).second)
+      rule = "the name stands here twice (case does not matter)";
+    if (!rule.empty()) {
+      AddFault(node.items[i], at, "", std::move(rule));
+      good = false;
+    } else if (auto secret = ReadSecretText(option, node.items[i], at)) {
+      secrets.emplace(key, std::move(*secret));
+    } else {
+      good = false;
+    }
+  }
+  if (!good) return std::nullopt;
+  return Value(std::move(secrets));
 }
 
 std::optional<Value> Reader::ReadTextList(const Option& option, const Node& node, const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "config/environment.h"
 #include "config/model.h"
 #include "config/option_table.h"
+#include "config/secret.h"
 
 namespace posthorn::config {
 
@@ -29,8 +31,9 @@ struct TextEntry {
 };
 
 /// One option's value, checked against the table. Sections that the caller reads itself are std::monostate.
-using Value = std::variant<std::monostate, std::string, Word, Milliseconds, std::uint64_t, ratelimit::MaxRate,
-                           std::int64_t, double, bool, std::vector<std::string>, std::vector<TextEntry>>;
+using Value =
+    std::variant<std::monostate, std::string, Word, Milliseconds, std::uint64_t, ratelimit::MaxRate, std::int64_t,
+                 double, bool, std::vector<std::string>, std::vector<TextEntry>, Secret, std::map<std::string, Secret>>;
 
 /// Checks the maps of one document against the option table. Knows types, ranges, words, `${NAME}` and `file:`; rules
 /// between options are the loaders'.
@@ -66,6 +69,8 @@ class Reader {
   std::optional<Value> ReadScalar(const Option& option, const Node& node, const std::string& path);
   std::optional<Value> ReadEnum(const Option& option, const Resolved& text, std::string* why);
   std::optional<Value> ReadTextMap(const Option& option, const Node& node, const std::string& path);
+  std::optional<Value> ReadSecretMap(const Option& option, const Node& node, const std::string& path);
+  std::optional<Secret> ReadSecretText(const Option& option, const Node& node, const std::string& path);
   std::optional<Value> ReadTextList(const Option& option, const Node& node, const std::string& path);
   std::optional<Resolved> Resolve(const Node& node, const std::string& path, bool files, bool shown);
   std::optional<std::string> Substitute(const std::string& text, bool* substituted, std::string* why);

@@ -114,14 +114,14 @@ while running). YAML or JSON. `posthorn check FILE` validates either and prints 
   where a unit is needed is a fault; only the rate `0` needs none.
 - `${NAME}` takes an environment variable and `${NAME:-default}` a default where it is unset or empty; `$${` is a literal `${`. An unset variable without a
   default is a fault. `${HOSTNAME}` falls back to the host's name.
-- `file:/path` as a value of `headers` or `kafka` takes the file's content without its last line break; an unreadable or empty file is a fault. Secrets are
-  read when a revision is: a file that changed is read again with the next revision.
+- `file:/path` as a value of a subscription's `headers` or of `kafka` takes the file's content without its last line break; an unreadable or empty file is a fault. Secrets are
+  read when a revision is: a file that changed is read again with the next revision. Those of a source (`token`, `password`, `headers`) are read for each request.
 - Values of `headers` and `kafka` are shown as `***` when their name looks like a secret's (authorization, cookie, token, key, secret, password) or when they
   came from a file or a variable.
 - Unknown keys, wrong types, values out of range, duplicate keys and names: every fault is reported in one go, with file, line, key and rule, and one fault is
   enough to refuse the whole revision. The running one then stays.
-- Several documents (the files of a directory, or `---` in one file) are one revision: `subscriptions` and `limits` are joined; `instances`, `defaults` and
-  `allow_empty` may stand in one of them only. Hidden files and editors' backups are left out. A document holds at most 16MiB and 32 levels.
+- Several documents (the files of a directory, or `---` in one file) are one revision: `subscriptions` and `limits` are joined; `instances`, `effective_at`,
+  `defaults` and `allow_empty` may stand in one of them only. Hidden files and editors' backups are left out. A document holds at most 16MiB and 32 levels.
 - `worker` and `check --config` take `--set key=value` for any key of the deployment, again and again: `--set kafka.bootstrap.servers=localhost:9092`.
 
 ## The deployment: `posthorn.yaml`

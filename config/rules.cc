@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "config/effective.h"
+#include "config/rfc3339.h"
 
 namespace posthorn::config {
 namespace {
@@ -134,6 +135,38 @@ std::string CheckEndpoint(std::string_view url) {
   return {};
 }
 
+std::string CheckServer(std::string_view url) {
+  if (std::string rule = CheckEndpoint(url); !rule.empty()) return rule;
+  std::string_view rest = url.substr(url.find("://") + 3);
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  if (rest.find_first_of("/?") != std::string_view::npos) return "needs the server alone: no path after host and port";
+  return {};
+}
+
+std::string CheckPathSegment(std::string_view name) {
+  const auto allowed = [](char c) { return IsTopicCharacter(c) || c == '+'; };
+  if (name == "." || name == "..") return "`.` and `..` are no names";
+  if (name.size() > 249 || !std::all_of(name.begin(), name.end(), allowed)) {
+    return "letters, digits, `.`, `_`, `-` and `+` only";
+  }
+  return {};
+}
+
+std::string CheckPathPattern(std::string_view pattern) {
+  const auto allowed = [](char c) { return IsTopicCharacter(c) || Within("+/*,", c); };
+  if (!pattern.starts_with('/')) return "begins with `/`";
+  if (pattern.size() > 4096 || !std::all_of(pattern.begin(), pattern.end(), allowed)) {
+    return "letters, digits, `.`, `_`, `-`, `+`, `/` and `*` only; a comma between several";
+  }
+  return {};
+}
+
+std::string CheckSourceHeader(std::string_view name) {
+  const std::string lower = LowerCase(name);
+  if (lower == "if-none-match" || lower == "if-modified-since") return "Posthorn sets this header itself";
+  return CheckHeaderName(name);
+}
+
 std::string CheckHeaderName(std::string_view name) {
   if (name.empty() || name.size() > 256 || !std::all_of(name.begin(), name.end(), IsTokenCharacter)) {
     return "no name of a header: letters, digits and `-`";
@@ -180,6 +213,11 @@ std::string CheckKafkaSetting(std::string_view name) {
 
 std::string CheckKafkaValue(std::string_view value) {
   if (value.find('\0') != std::string_view::npos) return "no zero bytes in a setting";
+  return {};
+}
+
+std::string CheckMoment(std::string_view time) {
+  if (!ParseRfc3339(time)) return "needs a time like 2026-11-21T08:15:30Z";
   return {};
 }
 

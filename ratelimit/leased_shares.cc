@@ -9,7 +9,9 @@ LeasedShares::LeasedShares(const std::string& limit, const Lease::Process& proce
 
 Terms LeasedShares::TermsOf(const Plan& plan) {
   const auto& dealing = std::get<LeaseDealing>(plan.dealing);
-  return {plan.rate, dealing.slots, dealing.revision};
+  Terms terms{plan.rate, dealing.slots, dealing.revision};
+  if (plan.next) terms.next = {plan.next->from, plan.next->rate, std::get<LeaseDealing>(plan.next->dealing).slots};
+  return terms;
 }
 
 bool LeasedShares::Learn(const Plan& plan, WallTime now) {
@@ -20,11 +22,16 @@ bool LeasedShares::Learn(const Plan& plan, WallTime now) {
 }
 
 std::optional<Label> LeasedShares::NextOpen(Label after) const {
-  if (fenced_ || plan_.rate.IsZero()) return std::nullopt;
+  if (fenced_) return std::nullopt;
+  const Terms terms = TermsOf(plan_);
+  if (terms.RateAt(after + 1).IsZero()) {
+    const bool opens = terms.next && terms.next->from > after && !terms.next->rate.IsZero();
+    return opens ? std::optional(terms.next->from) : std::nullopt;
+  }
   for (Label w = after + 1; w <= after + kLongestLease; ++w) {
     const auto cap = lease_.CapAt(w);
     if (cap.permits > 0) return w;
-    if (cap.source == Lease::Source::kNothing && std::get<LeaseDealing>(plan_.dealing).slots == 0) return std::nullopt;
+    if (cap.source == Lease::Source::kNothing && terms.SlotsAt(w) == 0) return std::nullopt;
   }
   return after + kLongestLease + 1;
 }

@@ -174,7 +174,7 @@ Window Limiter::WindowFor(Label w) {
   Window window;
   window.label = w;
   window.cap = CapAt(w);
-  window.smooth = std::visit([](auto& shares) { return shares.plan().burst; }, shares_) == Burst::kSmooth;
+  window.smooth = std::visit([w](auto& shares) { return shares.plan().BurstAt(w); }, shares_) == Burst::kSmooth;
   if (const auto next = std::visit([w](auto& shares) { return shares.NextOpen(w); }, shares_)) {
     window.next_open = StartOf(*next);
     if (window.smooth) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -47,9 +48,23 @@ struct LeaseDealing {
 
 /// What a worker knows of one limit: the fleet's rate, and what part of it is this worker's.
 struct Plan {
+  using Dealing = std::variant<SlotDealing, PartitionDealing, LeaseDealing>;
+  /// What holds instead from label `from` on, told to all workers beforehand: rate and dealing change in that window.
+  struct Next {
+    Label from = 0;
+    MaxRate rate;
+    Burst burst = Burst::kSmooth;
+    Dealing dealing;  // by lease where that of the plan is, and only there
+    bool operator==(const Next&) const = default;
+  };
+
   MaxRate rate;
   Burst burst = Burst::kSmooth;
-  std::variant<SlotDealing, PartitionDealing, LeaseDealing> dealing;
+  Dealing dealing;
+  std::optional<Next> next = std::nullopt;
+
+  [[nodiscard]] const MaxRate& RateAt(Label w) const { return next && w >= next->from ? next->rate : rate; }
+  [[nodiscard]] Burst BurstAt(Label w) const { return next && w >= next->from ? next->burst : burst; }
   bool operator==(const Plan&) const = default;
 };
 

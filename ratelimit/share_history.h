@@ -24,8 +24,13 @@ namespace posthorn::ratelimit {
 ///                                                   even share of the newest rate under d )
 ///
 /// A lowered rate acts at once, a raised one too up to its even share; the rest follows when everybody has learned.
-/// Before its first plan a worker counts as one without a share: a new process waits for a window in which nothing can
-/// be left over from a predecessor or from an earlier N. The proof is in the README.
+/// A change told beforehand (Plan::Next) is part of a rate or dealing: each is then the one in force until that label
+/// and the other from it on. Who learns of it at least `settle` ahead goes from one to the other within a label,
+/// exactly; who learns later keeps the older one as well, as with any change. One that is replaced by another to come,
+/// shortly before or after its label, may have begun at some workers and been called off at others: what was before it
+/// and what it says both count until the other begins. Before its first plan a worker counts as one without a share: a
+/// new process waits for a window in which nothing can be left over from a predecessor or from an earlier N. The proof
+/// is in the README.
 ///
 /// A partition's share ends with its ownership and begins with the first window that starts at least
 /// `max_clock_offset` after it was gained.
@@ -52,9 +57,20 @@ class ShareHistory {
   [[nodiscard]] const Plan& plan() const { return plan_; }
 
  private:
+  /// One thing until label `from`, another from it on.
+  template <typename T>
+  struct Scheduled {
+    T now;
+    std::optional<Label> from = std::nullopt;
+    T then = {};
+    [[nodiscard]] const T& At(Label w) const { return from && w >= *from ? then : now; }
+    [[nodiscard]] const T& Last() const { return from ? then : now; }
+    bool operator==(const Scheduled&) const = default;
+  };
   struct PastRate {
-    MaxRate rate;
-    WallTime until;  // counts for windows that start before
+    Scheduled<MaxRate> rate;
+    WallTime until;         // counts for windows that start before
+    bool for_next = false;  // others may have it until what is to come begins
   };
   struct Table {  // partitions in their order of dealing, without ownership
     struct Topic {
@@ -71,19 +87,33 @@ class ShareHistory {
   };
   using Kind = std::variant<NoShare, SlotDealing, Table>;
   struct Dealing {
-    Kind kind;
-    Hand hand;
+    Scheduled<Kind> kind;
     WallTime until{};
+    bool for_next = false;
+    Hand hand = {};
+    Hand then = {};
+    [[nodiscard]] const Hand& HandAt(Label w) const { return kind.from && w >= *kind.from ? then : hand; }
   };
   using Partition = std::pair<std::string, std::uint32_t>;
 
-  static Kind KindOf(const Plan& plan);
+  static const Scheduled<MaxRate>& ValueOf(const PastRate& past) { return past.rate; }
+  static const Scheduled<Kind>& ValueOf(const Dealing& past) { return past.kind; }
+  static bool DealsAnything(const MaxRate&) { return true; }
+  static bool DealsAnything(const Kind& kind);
+  static Kind KindOf(const Plan::Dealing& dealing);
+  static Scheduled<Kind> KindOf(const Plan& plan);
+  static Scheduled<MaxRate> RateOf(const Plan& plan);
+  void KeepWhatOthersMayHave(const Plan& plan, WallTime now);
+  [[nodiscard]] Nanoseconds HoldOf(const Scheduled<Kind>& old, const Scheduled<Kind>& kind) const;
   void TakeOwnership(const Plan& plan, WallTime now);
   void Refresh(Label w);
   [[nodiscard]] Hand HandOf(const Kind& kind, Label w) const;
+  void TakeHands(Dealing& dealing, Label w) const;
+  [[nodiscard]] std::optional<Label> NextByNewest(Label from) const;
 
   Timing timing_;
   Plan plan_;
+  Scheduled<MaxRate> rate_;
   std::vector<PastRate> past_rates_;
   std::vector<Dealing> past_dealings_;
   Dealing dealing_;

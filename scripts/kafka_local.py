@@ -7,13 +7,9 @@ by side. A process is only ever signalled when both its pid and its start time a
 
 import argparse
 import base64
-import contextlib
-import fcntl
 import glob
 import json
 import os
-import pathlib
-import random
 import shutil
 import signal
 import socket
@@ -23,7 +19,9 @@ import sys
 import time
 import uuid
 
-HERE = pathlib.Path(__file__).resolve().parent
+from local_instances import (HERE, Fault, LocalInstance, check_id, fetched, free_port, java, lock, note_pid, port_is_free, require_free,
+                             run_command, running_pid, say)
+
 ROOT = HERE.parent / ".kafka"
 DEFAULT_VERSION = "4.1.1"
 START_DEADLINE = 60.0
@@ -54,49 +52,12 @@ ALIASES = {
 NO_BOOTSTRAP = {"kafka-dump-log", "producer-perf"}
 
 
-class Fault(Exception):
-    """What was asked cannot be done; the text says why and what to do next."""
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
 # ---------------------------------------------------------------- artifacts
 
 def libs(version):
-    """The folder with the jars of `version`; fetches them with Maven when they are not there yet."""
-    ROOT.mkdir(exist_ok=True)
-    folder = ROOT / "libs" / version
-    if folder.is_dir():
-        return folder
-    with open(ROOT / "libs.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.is_dir():
-            return folder
-        if not shutil.which("mvn"):
-            raise Fault("Maven is needed to fetch Kafka; install it (apt-get install maven) and try again")
-        say(f"fetching Apache Kafka {version} from Maven Central (about 60 MB, once) ...")
-        partial = ROOT / "libs" / f".{version}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        run = subprocess.run(
-            ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(HERE / "kafka.pom.xml"), f"-Dkafka.version={version}",
-             "dependency:copy-dependencies", f"-DoutputDirectory={partial}"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if run.returncode != 0 or not glob.glob(f"{partial}/kafka_*-{version}.jar"):
-            shutil.rmtree(partial, ignore_errors=True)
-            reason = next((line for line in run.stdout.splitlines() if "ERROR" in line), "no output")
-            raise Fault(f"Kafka {version} could not be fetched from Maven Central; is the network up, and does this version exist?\n"
-                        f"  {reason.partition('[ERROR]')[2].strip() or reason}")
-        partial.rename(folder)
-    return folder
-
-
-def java():
-    found = shutil.which("java")
-    if not found:
-        raise Fault("Java 17 is needed; install it (apt-get install openjdk-17-jre-headless) and try again")
-    return found
+    """The folder with the jars of `version`."""
+    return fetched(ROOT, ROOT / "libs" / version, "kafka.pom.xml", f"kafka.version={version}", f"kafka_*-{version}.jar",
+                   f"Apache Kafka {version}")
 
 
 def java_environment(version):
@@ -111,37 +72,6 @@ def has_class(version, name):
             if entry in archive.NameToInfo:
                 return True
     return False
-
-
-# ---------------------------------------------------------------- processes and ports
-
-def start_time_of(pid):
-    """The kernel's start time of a living process, or None: tells a recycled pid from the process meant."""
-    try:
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
-
-
-def port_is_free(port):
-    with contextlib.closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-def free_port(taken):
-    """A port below the kernel's ephemeral range, so that no outgoing connection takes it while a broker restarts."""
-    for _ in range(1000):
-        port = random.randint(20000, 32000)
-        if port not in taken and port_is_free(port):
-            taken.add(port)
-            return port
-    raise Fault("no free port between 20000 and 32000")
 
 
 def live_brokers(port):
@@ -164,41 +94,11 @@ def live_brokers(port):
 
 # ---------------------------------------------------------------- instances
 
-class Instance:
-    """One cluster by its id: its description and where it lives."""
+class Instance(LocalInstance):
+    """One cluster."""
 
-    def __init__(self, name, folder, about):
-        self.name, self.folder, self.about = name, pathlib.Path(folder), about
-
-    @staticmethod
-    def pointer(name):
-        return ROOT / "instances" / f"{name}.path"
-
-    @classmethod
-    def find(cls, name):
-        try:
-            folder = pathlib.Path(cls.pointer(name).read_text().strip())
-            return cls(name, folder, json.loads((folder / "instance.json").read_text()))
-        except OSError:
-            return None
-
-    @classmethod
-    def get(cls, name):
-        found = cls.find(name)
-        if found is None:
-            known = ", ".join(all_names()) or "none"
-            raise Fault(f"there is no Kafka with the id '{name}' (known: {known}); start one with: scripts/kafka start --id {name}")
-        return found
-
-    def save(self):
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "instance.json").write_text(json.dumps(self.about, indent=1))
-        self.pointer(self.name).parent.mkdir(parents=True, exist_ok=True)
-        self.pointer(self.name).write_text(f"{self.folder}\n")
-
-    def forget(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.pointer(self.name).unlink(missing_ok=True)
+    ROOT = ROOT
+    WHAT = "Kafka"
 
     @property
     def brokers(self):
@@ -207,6 +107,11 @@ class Instance:
     @property
     def bootstrap(self):
         return ",".join(f"127.0.0.1:{broker['port']}" for broker in self.brokers)
+
+    @property
+    def login(self):
+        """Where clients log in, or None."""
+        return ",".join(f"127.0.0.1:{broker['login_port']}" for broker in self.brokers) if self.about.get("login") else None
 
     def broker(self, node):
         for broker in self.brokers:
@@ -219,11 +124,7 @@ class Instance:
 
     def pid(self, broker):
         """The pid of the running broker, or None."""
-        try:
-            pid, started = map(int, (self.home(broker) / "pid").read_text().split())
-        except (OSError, ValueError):
-            return None
-        return pid if start_time_of(pid) == started else None
+        return running_pid(self.home(broker) / "pid")
 
     def state(self):
         running = [self.pid(broker) is not None for broker in self.brokers]
@@ -231,12 +132,12 @@ class Instance:
 
     def summary(self):
         return {"id": self.name, "state": self.state(), "version": self.about["version"], "bootstrap": self.bootstrap,
-                "data": str(self.folder),
+                "login": self.login, "data": str(self.folder),
                 "brokers": [{"node": b["node"], "port": b["port"], "pid": self.pid(b)} for b in self.brokers]}
 
 
-def all_names():
-    return sorted(path.stem for path in (ROOT / "instances").glob("*.path"))
+def ports_of(broker):
+    return {broker[kind] for kind in ("port", "controller_port", "login_port") if kind in broker}
 
 
 def properties(instance, broker):
@@ -261,8 +162,16 @@ def properties(instance, broker):
         # A killed broker may only come back when its session has ended: 4 s instead of 9.
         "broker.session.timeout.ms": 4000,
         "broker.heartbeat.interval.ms": 1000,
-        **instance.about["settings"],
     }
+    if instance.login:
+        user, _, password = instance.about["login"].partition("=")
+        lines["listeners"] += f",LOGIN://127.0.0.1:{broker['login_port']}"
+        lines["advertised.listeners"] += f",LOGIN://127.0.0.1:{broker['login_port']}"
+        lines["listener.security.protocol.map"] += ",LOGIN:SASL_PLAINTEXT"
+        lines["listener.name.login.sasl.enabled.mechanisms"] = "PLAIN"
+        lines["listener.name.login.plain.sasl.jaas.config"] = (
+            f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{user}="{password}";')
+    lines.update(instance.about["settings"])
     return "".join(f"{key}={value}\n" for key, value in lines.items())
 
 
@@ -288,17 +197,15 @@ def format_storage(instance):
 def launch(instance, broker):
     """Starts one broker's JVM; does not wait for it."""
     home = instance.home(broker)
-    for port in (broker["port"], broker["controller_port"]):
-        if not port_is_free(port):
-            raise Fault(f"port {port} is taken by another process; choose another with --port, or --port 0 for a free one")
+    require_free(ports_of(broker))
     with open(home / "broker.log", "ab") as log:
         process = subprocess.Popen(
-            [java(), f"-Xmx{instance.about['heap']}m", "-Xms128m", "-XX:+UseSerialGC",
+            [java(), f"-Xmx{instance.about['heap']}m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",  # most live for seconds
              "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
              "kafka.Kafka", str(home / "server.properties")],
             env=java_environment(instance.about["version"]), cwd=home, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             start_new_session=True)
-    (home / "pid").write_text(f"{process.pid} {start_time_of(process.pid) or 0}\n")
+    note_pid(home / "pid", process)
 
 
 def await_up(instance, brokers, expected):
@@ -317,7 +224,7 @@ def await_up(instance, brokers, expected):
 
 def is_there(instance, broker):
     """Whether the process still lives or still holds its ports (a killed JVM's threads close them a little later)."""
-    return instance.pid(broker) is not None or not (port_is_free(broker["port"]) and port_is_free(broker["controller_port"]))
+    return instance.pid(broker) is not None or not all(map(port_is_free, ports_of(broker)))
 
 
 def end(instance, brokers, hard=False):
@@ -327,6 +234,8 @@ def end(instance, brokers, hard=False):
         pid = instance.pid(broker)
         if pid is not None:
             os.kill(pid, signal.SIGKILL if hard else signal.SIGTERM)
+            if not hard:
+                os.kill(pid, signal.SIGCONT)  # it may be paused
             waiting[broker["node"]] = broker
     deadline = time.monotonic() + STOP_DEADLINE
     killed = hard
@@ -346,34 +255,25 @@ def end(instance, brokers, hard=False):
         (instance.home(broker) / "pid").unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def registry_lock():
-    """Held while ports are chosen and processes launched, so that two starts at once do not choose the same."""
-    ROOT.mkdir(exist_ok=True)
-    with open(ROOT / "instances.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 # ---------------------------------------------------------------- commands
 
 def create(arguments):
     taken = set()
-    for name in all_names():
+    for name in Instance.all_names():
         other = Instance.find(name)
         for broker in other.brokers if other else []:
-            taken |= {broker["port"], broker["controller_port"]}
+            taken |= ports_of(broker)
     brokers = []
     for node in range(1, arguments.brokers + 1):
         port = free_port(taken) if arguments.port == 0 else arguments.port + node - 1
         brokers.append({"node": node, "port": port, "controller_port": free_port(taken)})
-    folder = pathlib.Path(arguments.data).resolve() if arguments.data else ROOT / "data" / arguments.id
-    if (folder / "instance.json").exists():
-        raise Fault(f"{folder} belongs to another instance already; choose another --data")
+        if arguments.login:
+            brokers[-1]["login_port"] = free_port(taken)
+    folder = Instance.new_folder(arguments.id, arguments.data)
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A", 1)
     return Instance(arguments.id, folder, {
         "version": arguments.version or DEFAULT_VERSION, "cluster": cluster, "heap": arguments.heap, "brokers": brokers,
-        "settings": dict(setting.split("=", 1) for setting in arguments.set)})
+        "login": arguments.login, "settings": dict(setting.split("=", 1) for setting in arguments.set)})
 
 
 def command_start(arguments):
@@ -383,7 +283,7 @@ def command_start(arguments):
     created = None
     instance = Instance.find(arguments.id)
     libs(instance.about["version"] if instance else arguments.version or DEFAULT_VERSION)
-    with registry_lock():
+    with lock(ROOT, "instances"):  # so that two starts at once do not choose the same ports
         if instance is None:
             created = instance = create(arguments)
             instance.save()
@@ -425,7 +325,7 @@ def command_stop(arguments):
 
 
 def command_status(arguments):
-    names = [arguments.id] if arguments.id else all_names()
+    names = [arguments.id] if arguments.id else Instance.all_names()
     found = [Instance.get(name) for name in names]
     if arguments.json:
         print(json.dumps([instance.summary() for instance in found]))
@@ -441,10 +341,27 @@ def command_kill(arguments):
     end(instance, [instance.broker(arguments.broker)], hard=True)
 
 
+def signal_broker(arguments, number):
+    instance = Instance.get(arguments.id)
+    pid = instance.pid(instance.broker(arguments.broker))
+    if pid is None:
+        raise Fault(f"broker {arguments.broker} of '{instance.name}' is not running")
+    os.kill(pid, number)
+
+
 def command_restart(arguments):
     instance = Instance.get(arguments.id)
     broker = instance.broker(arguments.broker)
+    if arguments.login and not instance.login:
+        raise Fault(f"'{instance.name}' was started without --login")
     end(instance, [broker], hard=arguments.hard)
+    if arguments.login:
+        instance.about["login"] = arguments.login
+        instance.save()
+    if arguments.wipe:
+        shutil.rmtree(instance.home(broker) / "data", ignore_errors=True)
+    if arguments.login or arguments.wipe:
+        format_storage(instance)
     launch(instance, broker)
     await_up(instance, [broker], sum(instance.pid(b) is not None for b in instance.brokers))
     report(instance, arguments.json)
@@ -524,6 +441,7 @@ def parse(arguments):
     start.add_argument("--brokers", type=int, default=1, choices=[1, 2, 3], help="default 1; with 3: replication 3, min.insync 2")
     start.add_argument("--data", metavar="DIR", help="where its files go (default .kafka/data/NAME)")
     start.add_argument("--heap", type=int, default=768, metavar="MB", help="heap of each JVM (default 768)")
+    start.add_argument("--login", metavar="USER=PASSWORD", help="a second listener where clients log in (SASL PLAIN), at `login` of --json")
     start.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a broker setting, repeatable")
     start.add_argument("--json", action="store_true", help="print id, bootstrap address and pids as one JSON object")
 
@@ -542,10 +460,17 @@ def parse(arguments):
     identified(kill)
     kill.add_argument("--broker", type=int, default=1, metavar="NODE")
 
+    for name, number, text in (("pause", signal.SIGSTOP, "SIGSTOP one broker: it hangs"), ("resume", signal.SIGCONT, "SIGCONT it")):
+        paused = command(name, lambda arguments, number=number: signal_broker(arguments, number), text)
+        identified(paused)
+        paused.add_argument("--broker", type=int, default=1, metavar="NODE")
+
     restart = command("restart", command_restart, "restart one broker with its data on its port")
     identified(restart)
     restart.add_argument("--broker", type=int, default=1, metavar="NODE")
     restart.add_argument("--hard", action="store_true", help="SIGKILL instead of an orderly stop")
+    restart.add_argument("--wipe", action="store_true", help="without its data")
+    restart.add_argument("--login", metavar="USER=PASSWORD", help="from now on this one logs in")
     restart.add_argument("--json", action="store_true")
 
     topic = command("topic", command_topic, "create, list, describe or delete topics")
@@ -562,23 +487,11 @@ def parse(arguments):
     tools.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS")
 
     parsed = parser.parse_args(arguments)
-    name = getattr(parsed, "id", None)
-    if name is not None and not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        parser.error(f"--id wants letters, digits, '-', '_' and '.', not '{name}'")
+    check_id(parser, parsed)
+    if "=" not in (getattr(parsed, "login", None) or "="):
+        parser.error("--login wants USER=PASSWORD")
     return parsed
 
 
-def main():
-    arguments = parse(sys.argv[1:])
-    try:
-        arguments.run(arguments)
-    except Fault as fault:
-        say(f"error: {fault}")
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command(parse(sys.argv[1:])))

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "config/load.h"
@@ -90,6 +92,11 @@ class FileSource::Impl {
       return std::nullopt;
     }
     disturbances_ = 0;
+    if (reading.state == Reading::State::kRead && IsNewlyEmpty(reading.files)) {
+      AwaitContent();
+      look_ = true;
+      return std::nullopt;
+    }
     racy_ = ChangedJustNow(path_);
     next_poll_ = Clock::now() + options_.poll;
     if (reading.state == Reading::State::kFailed) {
@@ -105,6 +112,26 @@ class FileSource::Impl {
     if (revision_ != have) return Changed{{revision_, "", std::move(reading.files)}};
     if (recovered) return Unchanged();
     return std::nullopt;
+  }
+
+  // Whether a file is empty that was not when it was read before.
+  bool IsNewlyEmpty(const std::map<std::string, std::string>& files) {
+    std::set<std::string> empty;
+    for (const auto& [name, bytes] : files) {
+      if (bytes.empty()) empty.insert(name);
+    }
+    const bool none = std::includes(empty_.begin(), empty_.end(), empty.begin(), empty.end());
+    empty_ = std::move(empty);
+    return !none;
+  }
+
+  // A file is seen empty before inotify tells of it, for as long as the disk takes to let go of the old content; then
+  // somebody is about to fill it.
+  void AwaitContent() {
+    const Clock::time_point until = Clock::now() + kLongestWriting;
+    while (Clock::now() < until && !stopping_ && Wait(until) && !watch_.Drain()) {
+    }
+    Settle();
   }
 
   // What inotify did not tell: other file systems, links from elsewhere, writes through memory.
@@ -157,9 +184,10 @@ class FileSource::Impl {
   bool look_ = false;
   bool racy_ = false;  // changed within the clock's tick of the reading: equal times prove nothing
   int disturbances_ = 0;
-  std::string revision_;   // last read
-  std::string signature_;  // of the last reading
-  std::string failure_;    // empty: the last reading succeeded
+  std::set<std::string> empty_;  // files, when they were last read
+  std::string revision_;         // last read
+  std::string signature_;        // of the last reading
+  std::string failure_;          // empty: the last reading succeeded
   Clock::time_point next_poll_ = Clock::now();
 };
 

@@ -23,7 +23,8 @@ struct FileSourceOptions {
 /// while it is read is read again. Sizes and times are compared once per `poll` besides, which is all that happens on
 /// file systems where inotify is silent, and when no inotify instance is left.
 ///
-/// Time    A change is returned about `settle` after its last event; one that inotify does not tell after `poll`.
+/// Time    A change is returned about `settle` after its last event; one that inotify does not tell after `poll`. A
+///         writer that keeps its file open, or has emptied it, is waited for, at most half a second.
 /// Errors  A missing or unreadable path is Failed once, then waited for.
 /// Cost    A few stat calls per file and `poll`.
 class FileSource final : public Source {

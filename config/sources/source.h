@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <stop_token>
 #include <string>
@@ -23,6 +24,7 @@ struct Failed {
   std::string why;
   bool retryable = true;      // false: will not mend by itself (no right to read); still asked again, slowly
   bool source_waits = false;  // the next Next blocks until something may have changed: no back-off needed
+  std::chrono::milliseconds retry_after{0};  // the source asked not to be asked again before; 0: it did not
 };
 struct Stopped {};
 using Outcome = std::variant<Changed, Unchanged, Failed, Stopped>;
@@ -41,6 +43,10 @@ class Source {
 
   /// For logs and metrics: `file subscriptions.yaml`. Never a secret.
   virtual std::string Describe() const = 0;
+
+  /// Entries found that are no documents and were left out, since the start; what is read again counts again. Any
+  /// thread.
+  virtual std::uint64_t Ignored() const { return 0; }
 };
 
 }  // namespace posthorn::config

@@ -47,7 +47,7 @@ class LeaseLedger {
   /// False: not newer than the terms known.
   bool SetTerms(const Terms& terms, Label now);
   [[nodiscard]] const Terms& terms() const { return slots_.terms(); }
-  [[nodiscard]] std::int64_t Total(Label w) const { return terms().rate.Total(w); }
+  [[nodiscard]] std::int64_t Total(Label w) const { return terms().Total(w); }
 
   /// C1.
   [[nodiscard]] bool MaySend(const Grant& grant) const;

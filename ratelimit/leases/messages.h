@@ -30,9 +30,27 @@ struct GrantId {
 
 /// What the configuration says of one limit. A lower revision is older and is ignored wherever it turns up late.
 struct Terms {
+  /// What holds instead from label `from` on, told beforehand.
+  struct Next {
+    Label from = 0;
+    MaxRate rate;
+    std::uint32_t slots = 0;
+    bool operator==(const Next&) const = default;
+  };
+
   MaxRate rate;
   std::uint32_t slots = 0;  // instances by number, for the fallback; 0: there is none
   std::uint64_t revision = 0;
+  std::optional<Next> next = std::nullopt;
+
+  [[nodiscard]] const MaxRate& RateAt(Label w) const { return next && w >= next->from ? next->rate : rate; }
+  [[nodiscard]] std::uint32_t SlotsAt(Label w) const { return next && w >= next->from ? next->slots : slots; }
+  [[nodiscard]] std::int64_t Total(Label w) const { return RateAt(w).Total(w); }
+  /// The same in every label from `w` on, whatever the revision.
+  [[nodiscard]] bool SameFrom(Label w, const Terms& other) const {
+    const auto later = [w](const Terms& of) { return of.next && of.next->from > w ? of.next : std::nullopt; };
+    return RateAt(w) == other.RateAt(w) && SlotsAt(w) == other.SlotsAt(w) && later(*this) == later(other);
+  }
   bool operator==(const Terms&) const = default;
 };
 
@@ -40,8 +58,8 @@ struct Terms {
 /// Terms no newer than `planned` say nothing about it.
 [[nodiscard]] inline std::int64_t CutShare(std::int64_t share, const Terms& planned, const Terms& known, Label w) {
   if (known.revision <= planned.revision) return share;
-  const std::int64_t total = known.rate.Total(w);
-  const std::int64_t granted = planned.rate.Total(w);
+  const std::int64_t total = known.Total(w);
+  const std::int64_t granted = planned.Total(w);
   return total < granted ? static_cast<std::int64_t>(Wide{share} * total / granted) : share;
 }
 

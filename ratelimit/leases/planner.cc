@@ -42,7 +42,7 @@ std::vector<std::vector<std::int64_t>> PlanShares(const LeaseLedger& ledger, std
   std::vector<std::int64_t> exposure(wishes.size());
   std::vector<std::int64_t> missing(wishes.size());
   for (Label w = first; w < end; ++w) {
-    const Turn turn = Turn::Of(ledger.terms().rate, w);
+    const Turn turn = Turn::Of(ledger.terms().RateAt(w), w);
     for (std::size_t i = 0; i < wishes.size(); ++i) exposure[i] = ledger.Exposure(*wishes[i].holder, w);
     const std::int64_t all = ledger.TotalExposure(w);
     const std::int64_t others = all - SumOf(exposure);

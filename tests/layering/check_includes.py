@@ -22,7 +22,7 @@ import tempfile
 BASE = ["ratelimit", "config"]
 ROOMS = {
     "ratelimit": ["ratelimit"],
-    "config": ["config", "ratelimit/max_rate.h"],
+    "config": ["config", "ratelimit/max_rate.h", "ratelimit/time.h"],
     "worker/runtime": ["worker/runtime", "ratelimit/time.h"],
     "worker/delivery": ["worker/delivery", "worker/runtime", *BASE],
     "worker/kafka": ["worker/kafka", "worker/delivery", "worker/runtime", *BASE],

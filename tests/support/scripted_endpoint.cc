@@ -119,7 +119,7 @@ class ScriptedEndpoint::Connection {
     return true;
   }
 
-  bool ReadRequest() {
+  bool ReadRequest(SeenRequest* copy = nullptr) {
     std::size_t end;
     while ((end = input_.find("\r\n\r\n")) == std::string::npos) {
       if (!Fill()) return false;
@@ -144,6 +144,7 @@ class ScriptedEndpoint::Connection {
     }
     request.body = input_.substr(end + 4, body);
     input_.erase(0, end + 4 + body);
+    if (copy != nullptr) *copy = request;
     const std::lock_guard lock(impl_.mutex);
     impl_.requests.push_back(std::move(request));
     impl_.changed.notify_all();
@@ -338,6 +339,32 @@ ScriptedEndpoint::Step ScriptedEndpoint::Serve(std::string answer) {
   };
 }
 
+ScriptedEndpoint::Step ScriptedEndpoint::Serve(Answering answer) {
+  return [answer = std::move(answer)](Connection& c) {
+    for (SeenRequest request; c.ReadRequest(&request);) {
+      const auto bytes = answer(request);
+      if (!bytes) return Hold()(c);
+      if (!c.Write(*bytes)) return false;
+    }
+    return false;
+  };
+}
+
+ScriptedEndpoint::Step ScriptedEndpoint::ServeInTurn(std::vector<std::string> answers) {
+  struct Turn {
+    std::mutex mutex;
+    std::vector<std::string> answers;
+    std::size_t next = 0;
+  };
+  const auto turn = std::make_shared<Turn>();
+  turn->answers = std::move(answers);
+  return Serve([turn](const SeenRequest&) -> std::optional<std::string> {
+    const std::lock_guard lock(turn->mutex);
+    if (turn->next == turn->answers.size()) return std::nullopt;
+    return turn->answers[turn->next++];
+  });
+}
+
 std::string SeenRequest::header(std::string_view name) const {
   std::string found = "<none>";
   for (const auto& [n, value] : headers) {
@@ -348,8 +375,11 @@ std::string SeenRequest::header(std::string_view name) const {
   return found;
 }
 
-std::string Answer(int status, std::string_view more_headers) {
-  return "HTTP/1.1 " + std::to_string(status) + " x\r\ncontent-length: 0\r\n" + std::string(more_headers) + "\r\n";
+std::string Answer(int status, std::string_view more_headers) { return AnswerWith(status, {}, more_headers); }
+
+std::string AnswerWith(int status, std::string_view body, std::string_view more_headers) {
+  return "HTTP/1.1 " + std::to_string(status) + " x\r\ncontent-length: " + std::to_string(body.size()) + "\r\n" +
+         std::string(more_headers) + "\r\n" + std::string(body);
 }
 
 std::string Http2Frame(std::uint8_t type, std::uint8_t flags, std::uint32_t stream, std::string_view payload) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -67,6 +68,11 @@ class ScriptedEndpoint {
   static Step Reset();  // closes with a TCP reset
   /// Reads and answers until the other side closes.
   static Step Serve(std::string answer);
+  /// The same with what `answer` makes of each request, on the connection's thread; nothing: Hold.
+  using Answering = std::function<std::optional<std::string>(const SeenRequest& request)>;
+  static Step Serve(Answering answer);
+  /// One answer after the other, over all connections; then Hold.
+  static Step ServeInTurn(std::vector<std::string> answers);
 
  private:
   struct Impl;
@@ -75,6 +81,8 @@ class ScriptedEndpoint {
 
 /// "HTTP/1.1 <status> x" with `content-length: 0` and more header lines, each ended by CRLF.
 [[nodiscard]] std::string Answer(int status, std::string_view more_headers = {});
+/// The same with a body.
+[[nodiscard]] std::string AnswerWith(int status, std::string_view body, std::string_view more_headers = {});
 
 /// An HTTP/2 frame.
 [[nodiscard]] std::string Http2Frame(std::uint8_t type, std::uint8_t flags, std::uint32_t stream,

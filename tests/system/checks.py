@@ -17,6 +17,12 @@ def require(holds, text):
         raise Failed(text)
 
 
+def tells_no_secret(where, text, secrets, forms=()):
+    """None of these words stands in it, and nothing of these forms (compiled regular expressions)."""
+    found = [secret for secret in secrets if secret in text] + [form.pattern for form in forms if form.search(text)]
+    require(not found, f"{where} tells a secret: {', '.join(found)}")
+
+
 class Rates:
     """Which max-rate was in force when, as the test set it."""
 

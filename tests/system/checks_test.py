@@ -1,9 +1,11 @@
 """The checks themselves: each lets a kept promise pass and reports a planted breach."""
 
+import re
 import types
 import unittest
 
 import checks
+import told_secrets
 
 
 def request(message, ok=True, second=100, attempt=1):
@@ -26,6 +28,19 @@ class ChecksTest(unittest.TestCase):
         checks.never_above(rates, {101: 20, 102: 19})
         with self.assertRaises(checks.Failed):
             checks.never_above(rates, {101: 20, 102: 21})
+
+    def test_a_secret_that_is_told_is_reported(self):
+        checks.tells_no_secret("a log", "authorization: ***", {"planted"})
+        with self.assertRaises(checks.Failed):
+            checks.tells_no_secret("a log", "authorization: Bearer planted\n", {"planted"})
+        form = re.compile(r"\b[a-z]{4}\.\d")
+        checks.tells_no_secret("a log", "token abcde.5, abcd. 5\n", {"planted"}, {form})
+        with self.assertRaises(checks.Failed):
+            checks.tells_no_secret("a log", "token abcd.5\n", {"planted"}, {form})
+
+    def test_a_secret_in_the_output_of_a_run_is_reported(self):
+        self.assertEqual(told_secrets.told("token: ********\nplanted\n"), [])
+        self.assertEqual(told_secrets.told("one\npassword=planted-password\nhunter2"), [(2, "password=planted-password"), (3, "hunter2")])
 
     def test_the_larger_rate_counts_only_in_the_label_of_the_change(self):
         rates = self.rates((100.0, 20), (105.2, 5))

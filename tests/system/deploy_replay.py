@@ -61,7 +61,7 @@ class Traffic:
         self.process = subprocess.Popen(
             ["kcat", "-P", "-q", "-b", test.broker.bootstrap, "-t", topic, "-K", "\t", "-X", "acks=all", "-X", "enable.idempotence=true",
              "-X", "partitioner=murmur2_random", "-X", "linger.ms=20"],
-            stdin=subprocess.PIPE, stdout=self.log, stderr=self.log, preexec_fn=system._die_with_parent)
+            stdin=subprocess.PIPE, stdout=self.log, stderr=self.log, preexec_fn=system.die_with_parent)
         self.writer = threading.Thread(target=self.write, daemon=True)
         self.writer.start()
 

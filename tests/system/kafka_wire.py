@@ -84,9 +84,11 @@ def _leaders(bootstrap, topic):
     return leaders
 
 
-def create_topic(bootstrap, topic, partitions, replicas):
+def create_topic(bootstrap, topic, partitions, replicas, settings=None):
     """One that is there already is left as it is. (CreateTopics v2.)"""
-    body = struct.pack(">i", 1) + _text(topic) + struct.pack(">ihiiiB", partitions, replicas, 0, 0, 20_000, 0)
+    settings = settings or {}
+    body = struct.pack(">i", 1) + _text(topic) + struct.pack(">ihii", partitions, replicas, 0, len(settings))
+    body += b"".join(_text(key) + _text(value) for key, value in settings.items()) + struct.pack(">iB", 20_000, 0)
     reply = _ask(bootstrap, 19, 2, body)
     reply.number("i")
     for _, error, why in reply.list(lambda: (reply.text(), reply.number("h"), reply.text())):

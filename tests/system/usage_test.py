@@ -4,7 +4,7 @@ import os
 import subprocess
 import unittest
 
-COMMANDS = ["worker", "check", "replay", "dead-letters", "sink", "demo", "simulate"]
+COMMANDS = ["worker", "check", "subscriptions", "replay", "dead-letters", "sink", "demo", "simulate", "schema", "import"]
 
 
 def posthorn(*arguments):

@@ -4,6 +4,7 @@
 #include <boost/json/value.hpp>
 
 #include "config/effective.h"
+#include "config/rfc3339.h"
 #include "worker/admin/pages.h"
 
 namespace posthorn::admin {
@@ -41,6 +42,14 @@ json::value RefusedObject(const config::WatchState& state) {
                       {"faults", std::move(faults)}};
 }
 
+json::value ScheduledObject(const config::WatchState& state) {
+  if (!state.scheduled) return nullptr;
+  return json::object{{"digest", state.scheduled->digest},
+                      {"number", state.scheduled->source_revision},
+                      {"effective_at", config::FormatRfc3339(*state.scheduled->effective_at)},
+                      {"yaml", config::EffectiveYaml(*state.scheduled)}};
+}
+
 std::string AsJson(const config::SnapshotPtr& running, const config::WatchState& state, runtime::SteadyTime now) {
   json::value revision = nullptr;
   if (running) {
@@ -50,7 +59,10 @@ std::string AsJson(const config::SnapshotPtr& running, const config::WatchState&
                             {"yaml", config::EffectiveYaml(*running)}};
   }
   return json::serialize(json::object{{"running", std::move(revision)},
+                                      {"last_good", state.last_good},
+                                      {"scheduled", ScheduledObject(state)},
                                       {"last_refused", RefusedObject(state)},
+                                      {"source", state.source},
                                       {"source_failure", state.source_failure}}) +
          "\n";
 }
@@ -60,16 +72,22 @@ std::string AsYaml(const config::SnapshotPtr& running, const config::WatchState&
   if (running) {
     page += "# running revision " + running->digest;
     if (!running->source_revision.empty()) page += ", number " + OnOneLine(running->source_revision);
-    page += ", accepted " + std::to_string(SecondsSince(state.accepted_at, now)) + " s ago\n";
+    page += (state.last_good ? ", kept on disk, accepted " : ", accepted ") +
+            std::to_string(SecondsSince(state.accepted_at, now)) + " s ago\n";
   } else {
     page += "# no revision was accepted yet\n";
   }
   if (!state.source_failure.empty()) {
-    page += "# the source cannot be read: " + OnOneLine(state.source_failure) + "\n";
+    page += "# the source, " + OnOneLine(state.source) + ", cannot be read: " + OnOneLine(state.source_failure) + "\n";
+  }
+  if (state.scheduled) {
+    page += "# revision " + state.scheduled->digest + " is in force from " +
+            config::FormatRfc3339(*state.scheduled->effective_at) + " on; ?format=json shows it\n";
   }
   if (state.last_refused) {
-    page += "# refused revision " + state.last_refused->digest +
-            (state.newest_refused ? ", the newest one:\n" : ", before the running one:\n");
+    const auto& number = state.last_refused->source_revision;
+    page += "# refused revision " + state.last_refused->digest + (number.empty() ? "" : ", number ") +
+            OnOneLine(number) + (state.newest_refused ? ", the newest one:\n" : ", before the running one:\n");
     for (const auto& fault : state.last_refused->faults) {
       page += "#   " + OnOneLine(config::ToString(fault)) + "\n";
     }

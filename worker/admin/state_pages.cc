@@ -9,9 +9,9 @@
 #include <set>
 
 #include "config/effective.h"
+#include "config/rfc3339.h"
 #include "worker/admin/lane_lag.h"
 #include "worker/admin/pages.h"
-#include "worker/runtime/rfc3339.h"
 
 namespace posthorn::admin {
 namespace {
@@ -81,7 +81,7 @@ json::object LagObject(const SubscriptionView& view) {
 json::value LastError(const SubscriptionShared& shared) {
   const auto error = shared.last_error();
   if (error.text.empty()) return nullptr;
-  return json::object{{"text", error.text}, {"time", runtime::FormatRfc3339(error.at)}};
+  return json::object{{"text", error.text}, {"time", config::FormatRfc3339(error.at)}};
 }
 
 /// `until`: the end of the wait the endpoint asked for, or the next probe.
@@ -92,7 +92,7 @@ json::object HealthObject(const delivery::EndpointHealth& health, const runtime:
           {"ceiling", slowed ? json::value(view.ceiling) : json::value(nullptr)},
           {"until", view.until == runtime::SteadyTime()
                         ? json::value(nullptr)
-                        : json::value(runtime::FormatRfc3339(now.wall + (view.until - now.steady)))}};
+                        : json::value(config::FormatRfc3339(now.wall + (view.until - now.steady)))}};
 }
 
 const char* ToString(ratelimit::Lease::Source source) {
@@ -182,32 +182,35 @@ json::value LeaseOf(const Leases& leases, const fleet::LimitBook::View& limit, r
   return found == leases.end() ? json::value(nullptr) : json::value(LeaseObject(found->second, limit, label));
 }
 
-/// Where this worker coordinates: everybody who has a part in a limit, and what part. Null: the coordinator knows.
-struct FleetKnown {
-  json::value members;
-  std::map<std::string, json::object> shares;     // by limit
-  std::map<std::string, std::int64_t> exposures;  // by limit
-};
+/// The limits that this worker coordinates, by name.
+using Led = std::map<std::string, const fleet::CoordinatedView::Limit*>;
 
-FleetKnown KnownOf(const std::optional<fleet::ControlView>& control) {
-  FleetKnown known;
-  std::set<std::string> members;
-  if (control) {
-    for (const auto& partition : control->coordinated) {
-      if (partition.phase != ratelimit::Coordinator::Phase::kLeading) continue;
-      for (const auto& limit : partition.limits) {
-        auto& shares = known.shares[limit.name];
-        known.exposures[limit.name] = limit.view.exposure;
-        for (std::size_t i = 0; i < limit.view.members.size(); ++i) {
-          if (!limit.view.members[i].live) continue;
-          shares[limit.instances[i]] = limit.view.members[i].share;
-          members.insert(limit.instances[i]);
-        }
-      }
-    }
+Led LedHere(const std::optional<fleet::ControlView>& control) {
+  Led led;
+  if (!control) return led;
+  for (const auto& partition : control->coordinated) {
+    if (partition.phase != ratelimit::Coordinator::Phase::kLeading) continue;
+    for (const auto& limit : partition.limits) led.emplace(limit.name, &limit);
   }
-  if (!known.shares.empty()) known.members = json::array(members.begin(), members.end());
-  return known;
+  return led;
+}
+
+json::object SharesOf(const fleet::CoordinatedView::Limit& limit) {
+  json::object shares;
+  for (std::size_t i = 0; i < limit.view.members.size(); ++i) {
+    if (limit.view.members[i].live) shares[limit.instances[i]] = limit.view.members[i].share;
+  }
+  return shares;
+}
+
+/// Everybody who has a part in a limit. Null: nothing is coordinated here, so others know.
+json::value MembersOf(const Led& led) {
+  if (led.empty()) return nullptr;
+  std::set<std::string> members;
+  for (const auto& [name, limit] : led) {
+    for (const auto& share : SharesOf(*limit)) members.emplace(share.key());
+  }
+  return json::array(members.begin(), members.end());
 }
 
 json::value CoordinatorOf(const Leases& leases, const std::string& limit) {
@@ -277,23 +280,22 @@ Response FleetPage(const WorkerView& view) {
   }
   const auto control = view.control();
   const auto leases = LeasesOf(control);
-  const auto known = KnownOf(control);
+  const auto led = LedHere(control);
   json::array limits;
   for (const auto& limit : view.limits()) {
-    const auto shares = known.shares.find(limit.name);
-    const auto exposure = known.exposures.find(limit.name);
+    const auto here = led.find(limit.name);
     // The share first: it moves the limiter on to the running window, so that the last one is closed.
     const auto partial = limit.limiter->PartialLimit(now);
-    limits.push_back(json::object{
-        {"name", limit.name},
-        {"max_rate", limit.limit.max_rate.ToString()},
-        {"total", limit.limit.max_rate.Total(label)},
-        {"partial_limit", partial},
-        {"used_last_window", limit.limiter->UsedIn(label - 1)},
-        {"coordinator", CoordinatorOf(leases, limit.name)},
-        {"shares", shares == known.shares.end() ? json::value(nullptr) : shares->second},
-        {"exposure", exposure == known.exposures.end() ? json::value(nullptr) : json::value(exposure->second)},
-        {"lease", LeaseOf(leases, limit, label)}});
+    limits.push_back(
+        json::object{{"name", limit.name},
+                     {"max_rate", limit.limit.max_rate.ToString()},
+                     {"total", limit.limit.max_rate.Total(label)},
+                     {"partial_limit", partial},
+                     {"used_last_window", limit.limiter->UsedIn(label - 1)},
+                     {"coordinator", CoordinatorOf(leases, limit.name)},
+                     {"shares", here == led.end() ? json::value(nullptr) : SharesOf(*here->second)},
+                     {"exposure", here == led.end() ? json::value(nullptr) : json::value(here->second->view.exposure)},
+                     {"lease", LeaseOf(leases, limit, label)}});
   }
   const auto by_slot = snapshot && snapshot->instances;
   const auto problem = view.limit_problem();
@@ -304,7 +306,7 @@ Response FleetPage(const WorkerView& view) {
                                              : by_slot ? "slot"
                                                        : "partition"},
                                {"problem", TextOrNull(problem)},
-                               {"members", known.members},
+                               {"members", MembersOf(led)},
                                {"member", membership.joined && !membership.fenced},
                                {"confirmed", view.membership_confirmed()},
                                {"fenced", membership.fenced},

@@ -82,7 +82,12 @@ void AddConfig(MetricSamples& out, const config::WatchState& state, runtime::Ste
   out.Add(Metric::kConfigRevisionsAccepted, {}, Number(state.accepted));
   out.Add(Metric::kConfigRevisionsRefused, {}, Number(state.refused));
   out.Add(Metric::kConfigNewestRefused, {}, Flag(state.newest_refused));
+  out.Add(Metric::kConfigLate, {}, Number(state.late));
   out.Add(Metric::kConfigSourceFailures, {}, Number(state.source_failures));
+  out.Add(Metric::kConfigSourceFailing, {}, Flag(!state.source_failure.empty()));
+  out.Add(Metric::kConfigForeignRecords, {}, Number(state.ignored));
+  out.Add(Metric::kConfigLastGood, {}, Flag(state.last_good));
+  out.Add(Metric::kConfigNotKept, {}, Flag(!state.cache_failure.empty()));
   if (!state.current) return;
   out.Add(Metric::kConfigAge, {}, std::max(0.0, std::chrono::duration<double>(now - state.accepted_at).count()));
   out.Add(Metric::kConfigInfo, {state.current->digest}, 1);
@@ -107,7 +112,7 @@ void AddKafka(MetricSamples& out, const WorkerView& view) {
 
 void AddControl(MetricSamples& out, const fleet::ControlView& control, ratelimit::Label label,
                 const std::vector<fleet::LimitBook::View>& limits) {
-  for (const auto& limit : limits) out.Add(Metric::kLimitTotal, {limit.name}, Number(limit.terms.rate.Total(label)));
+  for (const auto& limit : limits) out.Add(Metric::kLimitTotal, {limit.name}, Number(limit.terms.Total(label)));
   for (const auto& limit : control.limits) {
     out.Add(Metric::kLimitDemand, {limit.limit}, Number(limit.demand.next_window));
     out.Add(Metric::kLimitStarved, {limit.limit}, Flag(limit.starved));

@@ -4,7 +4,7 @@
 #include <boost/json.hpp>
 #include <string_view>
 
-#include "worker/runtime/rfc3339.h"
+#include "config/rfc3339.h"
 
 namespace posthorn::cli {
 namespace {
@@ -76,7 +76,7 @@ runtime::WallTime WrittenAt(const FoundLetter& letter) {
   return runtime::WallTime(std::chrono::milliseconds(ms));
 }
 
-std::string Place(const FoundLetter& letter) {
+std::string PlaceOf(const FoundLetter& letter) {
   return std::to_string(letter.partition) + ":" + std::to_string(letter.record->offset());
 }
 
@@ -102,7 +102,7 @@ bool LetterFilter::Matches(const FoundLetter& letter) const {
 }
 
 std::string ToLine(const FoundLetter& letter) {
-  const auto begin = Place(letter) + "  " + runtime::FormatRfc3339(WrittenAt(letter)) + "  ";
+  const auto begin = PlaceOf(letter) + "  " + config::FormatRfc3339(WrittenAt(letter)) + "  ";
   const auto* facts = letter.facts();
   if (facts == nullptr) return begin + "no dead letter of Posthorn's: " + Printable(std::get<std::string>(letter.said));
   return begin + facts->subscription + "  " + delivery::ToString(facts->reason) + "  " + Source(*facts) + "  " +
@@ -110,21 +110,21 @@ std::string ToLine(const FoundLetter& letter) {
 }
 
 std::string ToText(const FoundLetter& letter) {
-  std::string text = Place(letter) + "\n";
+  std::string text = PlaceOf(letter) + "\n";
   const auto add = [&text](std::string_view name, const std::string& value) {
     text += "  ";
     text += name;
     text.append(name.size() < 14 ? 14 - name.size() : 1, ' ');
     text += value + "\n";
   };
-  add("written", runtime::FormatRfc3339(WrittenAt(letter)));
+  add("written", config::FormatRfc3339(WrittenAt(letter)));
   if (const auto* facts = letter.facts()) {
     add("subscription", facts->subscription);
     add("reason", delivery::ToString(facts->reason));
     add("message", Source(*facts));
     add("attempts", std::to_string(facts->attempts));
-    if (facts->first_attempt) add("first attempt", runtime::FormatRfc3339(*facts->first_attempt));
-    if (facts->last_attempt) add("last attempt", runtime::FormatRfc3339(*facts->last_attempt));
+    if (facts->first_attempt) add("first attempt", config::FormatRfc3339(*facts->first_attempt));
+    if (facts->last_attempt) add("last attempt", config::FormatRfc3339(*facts->last_attempt));
     add("outcome", LastOutcome(*facts));
   } else {
     add("problem", Printable(std::get<std::string>(letter.said)));
@@ -140,7 +140,7 @@ std::string ToText(const FoundLetter& letter) {
 }
 
 std::string ToJson(const FoundLetter& letter, bool whole) {
-  json::object object{{"at", Place(letter)}, {"written", runtime::FormatRfc3339(WrittenAt(letter))}};
+  json::object object{{"at", PlaceOf(letter)}, {"written", config::FormatRfc3339(WrittenAt(letter))}};
   if (const auto* facts = letter.facts()) {
     object["subscription"] = facts->subscription;
     object["reason"] = delivery::ToString(facts->reason);
@@ -148,8 +148,8 @@ std::string ToJson(const FoundLetter& letter, bool whole) {
     object["partition"] = facts->source.partition;
     object["offset"] = facts->source_offset;
     object["attempts"] = facts->attempts;
-    if (facts->first_attempt) object["first_attempt"] = runtime::FormatRfc3339(*facts->first_attempt);
-    if (facts->last_attempt) object["last_attempt"] = runtime::FormatRfc3339(*facts->last_attempt);
+    if (facts->first_attempt) object["first_attempt"] = config::FormatRfc3339(*facts->first_attempt);
+    if (facts->last_attempt) object["last_attempt"] = config::FormatRfc3339(*facts->last_attempt);
     if (facts->last_status != 0) object["last_status"] = facts->last_status;
     if (!facts->last_error.empty()) Put(object, "last_error", facts->last_error);
   } else {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "worker/cli/dead_letter_view.h"
+#include "worker/cli/exit_code.h"
 #include "worker/cli/moment.h"
 #include "worker/delivery/retry_record.h"
 #include "worker/kafka/client_config.h"
@@ -26,13 +27,10 @@
 namespace posthorn::cli {
 namespace {
 
-using Action = DeadLettersArguments::Action;
+using LettersAction = DeadLettersArguments::Action;
 using delivery::Offset;
 using delivery::TopicPartition;
 
-constexpr int kDone = 0;
-constexpr int kCannot = 1;
-constexpr int kUsage = 2;
 constexpr std::chrono::milliseconds kKafka{10'000};
 
 std::optional<LetterFilter> Parse(const DeadLettersArguments& arguments, runtime::WallTime now, std::string* why) {
@@ -53,7 +51,7 @@ std::optional<LetterFilter> Parse(const DeadLettersArguments& arguments, runtime
     filter.places.push_back(*place);
   }
   const bool any = filter.subscription || filter.reason || filter.since || filter.until || !filter.places.empty();
-  if (arguments.action == Action::kRedeliver && any == arguments.everything) {
+  if (arguments.action == LettersAction::kRedeliver && any == arguments.everything) {
     *why = "redeliver needs to be told which: --subscription, --reason, --since, --until, --offset; or --all";
     return std::nullopt;
   }
@@ -83,7 +81,7 @@ class DeadLetters {
     std::string error;
     cluster_ = kafka::ClusterQuestions::Create(config_, kKafka, error);
     if (!cluster_) return Cannot(error);
-    return arguments_.action == Action::kRedeliver ? Redeliver() : Show();
+    return arguments_.action == LettersAction::kRedeliver ? Redeliver() : Show();
   }
 
  private:
@@ -144,7 +142,7 @@ class DeadLetters {
   }
 
   int Show() {
-    const bool whole = arguments_.action == Action::kShow;
+    const bool whole = arguments_.action == LettersAction::kShow;
     std::uint64_t count = 0;
     const bool read = ReadLetters([&](const FoundLetter& letter) {
       ++count;
@@ -273,7 +271,7 @@ int RunDeadLetters(const DeadLettersArguments& arguments, const config::Capabili
 void AddDeadLettersCommand(CLI::App& app, int& exit_code, const config::Capabilities& capabilities) {
   CLI::App* letters = app.add_subcommand("dead-letters", "List, show or redeliver what was given up");
   letters->require_subcommand(1);
-  const auto add = [&](const char* name, const char* what, Action action) {
+  const auto add = [&](const char* name, const char* what, LettersAction action) {
     CLI::App* command = letters->add_subcommand(name, what);
     auto arguments = std::make_shared<DeadLettersArguments>();
     arguments->action = action;
@@ -290,12 +288,12 @@ void AddDeadLettersCommand(CLI::App& app, int& exit_code, const config::Capabili
                      "often as needed")
         ->allow_extra_args(false);
     command->add_flag("--json", arguments->json, "One JSON object per line");
-    if (action == Action::kRedeliver) {
+    if (action == LettersAction::kRedeliver) {
       command->add_flag("--dry-run", arguments->dry_run, "Say which, and do nothing");
       command->add_flag("--all", arguments->everything, "All there are");
     }
     command->footer(
-        action == Action::kRedeliver
+        action == LettersAction::kRedeliver
             ? "Each goes to the fleet's retry topic and from there to its subscription, under its max-rate, with its\n"
               "webhook-id, with a new TTL and no attempts. The dead letter stays where it is: redelivering it again "
               "sends\n"
@@ -306,9 +304,9 @@ void AddDeadLettersCommand(CLI::App& app, int& exit_code, const config::Capabili
       exit_code = RunDeadLetters(*arguments, capabilities, std::cout, std::cerr);
     });
   };
-  add("list", "One line each", Action::kList);
-  add("show", "With headers, key and value", Action::kShow);
-  add("redeliver", "Hand them to their subscriptions again", Action::kRedeliver);
+  add("list", "One line each", LettersAction::kList);
+  add("show", "With headers, key and value", LettersAction::kShow);
+  add("redeliver", "Hand them to their subscriptions again", LettersAction::kRedeliver);
 }
 
 }  // namespace posthorn::cli

@@ -23,6 +23,7 @@
 #include "ratelimit/max_rate.h"
 #include "worker/cli/admin_client.h"
 #include "worker/cli/child_process.h"
+#include "worker/cli/exit_code.h"
 #include "worker/cli/sink_server.h"
 #include "worker/delivery/retry_record.h"
 #include "worker/kafka/client_config.h"
@@ -43,7 +44,7 @@ constexpr int kPartitions = 6;
 constexpr const char* kTopic = "orders";
 constexpr const char* kSubscription = "billing";
 
-struct Arguments {
+struct DemoArguments {
   int seconds = 20;
   std::string rate = "400/s";
   std::string then = "800/s";
@@ -69,13 +70,13 @@ void WaitUntil(ratelimit::WallTime wall) {
 
 class Demo {
  public:
-  explicit Demo(Arguments arguments) : arguments_(std::move(arguments)) {}
+  explicit Demo(DemoArguments arguments) : arguments_(std::move(arguments)) {}
 
   int Run() {
     std::string why;
     if (!Prepare(&why)) {
       std::cerr << "posthorn demo: " << why << '\n';
-      return 1;
+      return kCannot;
     }
     WaitForWorkers();
     Watch();
@@ -318,7 +319,7 @@ class Demo {
     return well ? 0 : 1;
   }
 
-  const Arguments arguments_;
+  const DemoArguments arguments_;
   ratelimit::MaxRate first_, second_;
   std::filesystem::path folder_;
   std::unique_ptr<kafka::EmbeddedBroker> broker_;
@@ -333,7 +334,7 @@ class Demo {
 void AddDemoCommand(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
       "demo", "Show the main job: an embedded broker, a producer, two workers, a sink, a max-rate changed half-way");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<DemoArguments>();
   const auto is_rate = [](const std::string& text) {
     std::string why;
     return ratelimit::MaxRate::Parse(text, &why) ? std::string() : why;

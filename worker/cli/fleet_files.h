@@ -28,6 +28,10 @@ struct FleetFilesArguments {
 /// Adds `--config` and `--set`.
 void AddFleetFilesOptions(CLI::App& command, FleetFilesArguments& arguments);
 
+/// The subscriptions are those in force, as far as that can be told: where the source gives none (it is away, or its
+/// revision is faulty or yet to come), the ones in the deployment's `cache`, which `err` tells; without those the ones
+/// to come.
+///
 /// Unset: every fault is in `err`.
 [[nodiscard]] std::optional<FleetFiles> LoadFleetFiles(const FleetFilesArguments& arguments,
                                                        const config::Capabilities& capabilities, std::ostream& err);

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <limits>
 
+#include "config/rfc3339.h"
 #include "config/units.h"
-#include "worker/runtime/rfc3339.h"
 
 namespace posthorn::cli {
 namespace {
@@ -19,7 +19,7 @@ bool Parse(std::string_view text, Number* number) {
 }  // namespace
 
 std::optional<runtime::WallTime> ParseMoment(std::string_view text, runtime::WallTime now, std::string* why) {
-  if (const auto time = runtime::ParseRfc3339(text)) return time;
+  if (const auto time = config::ParseRfc3339(text)) return time;
   if (const auto back = config::ParseDuration(text, nullptr); back && back->count() >= 0) {
     // Not before 1970, whatever is asked for; nanoseconds would run over.
     const auto since = std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "config/units.h"
+#include "worker/cli/exit_code.h"
 #include "worker/cli/moment.h"
 #include "worker/cli/replay_errand.h"
 #include "worker/kafka/client_config.h"
@@ -29,10 +30,7 @@ using delivery::Offset;
 using delivery::TopicPartition;
 using std::chrono::milliseconds;
 
-constexpr int kDone = 0;
-constexpr int kCannot = 1;
-constexpr int kUsage = 2;
-constexpr milliseconds kKafka{10'000};
+constexpr milliseconds kClusterAnswer{10'000};
 constexpr milliseconds kBetweenLooks{250};
 
 /// What was asked for, before Kafka is asked what that means.
@@ -115,7 +113,7 @@ class Replay {
       return kCannot;
     }
     std::string error;
-    cluster_ = kafka::ClusterQuestions::Create(config_, kKafka, error);
+    cluster_ = kafka::ClusterQuestions::Create(config_, kClusterAnswer, error);
     if (cluster_) offsets_ = kafka::KafkaOffsetStore::Create(config_, {}, error);
     if (!offsets_) return Cannot(error);
     auto plan = MakePlan();
@@ -198,7 +196,7 @@ class Replay {
   int Show(const Plan& plan) {
     std::vector<delivery::OffsetStore::Key> keys;
     for (const auto& [partition, part] : plan) keys.push_back({subscription_.name, partition});
-    const auto stored = offsets_->Fetch(keys, kKafka);
+    const auto stored = offsets_->Fetch(keys, kClusterAnswer);
     if (!stored) return Cannot("the stored positions cannot be read: Kafka does not answer");
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -277,7 +275,7 @@ int RunReplay(const ReplayArguments& arguments, const config::Capabilities& capa
   const auto* subscription = fleet->Find(arguments.subscription);
   if (subscription == nullptr) {
     err << "posthorn replay: there is no subscription " << arguments.subscription << " in "
-        << fleet->deployment.subscriptions_file << '\n';
+        << config::ToString(fleet->deployment.source) << '\n';
     return kCannot;
   }
   return Replay(*fleet, *subscription, *wanted, out, err).Run(arguments.dry_run);

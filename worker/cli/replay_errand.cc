@@ -16,8 +16,8 @@ using delivery::TopicPartition;
 using std::chrono::milliseconds;
 using Steady = std::chrono::steady_clock;
 
-constexpr milliseconds kAnswer{5000};  // of Kafka
-constexpr int kLooksPerCount = 4;      // of the group's members
+constexpr milliseconds kKafkaAnswer{5000};  // of Kafka
+constexpr int kLooksPerCount = 4;           // of the group's members
 
 OffsetStore::Key SlotOf(const TopicPartition& partition) { return {std::string(delivery::kReplaySlots), partition}; }
 
@@ -25,7 +25,7 @@ bool FlushNow(OffsetStore& offsets, const std::vector<OffsetStore::Key>& keys) {
   auto stored = std::make_shared<std::promise<bool>>();
   auto future = stored->get_future();
   offsets.Flush(keys, [stored](bool written) { stored->set_value(written); });
-  const bool written = future.wait_for(kAnswer) == std::future_status::ready && future.get();
+  const bool written = future.wait_for(kKafkaAnswer) == std::future_status::ready && future.get();
   offsets.Drop(keys);
   return written;
 }
@@ -76,7 +76,7 @@ ReplayErrand::Outcomes ReplayErrand::Run(const std::map<TopicPartition, ReplayRe
 std::optional<ReplayErrand::Slots> ReplayErrand::Read() const {
   std::vector<OffsetStore::Key> keys;
   for (const auto& [partition, request] : left_) keys.push_back(SlotOf(partition));
-  const auto found = parts_.offsets->Fetch(keys, kAnswer);
+  const auto found = parts_.offsets->Fetch(keys, kKafkaAnswer);
   if (!found) return std::nullopt;
   Slots slots;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -133,7 +133,7 @@ void ReplayErrand::MovePositions(std::vector<std::string>& problems) {
   TakeBack("taken back: the fleet has no worker");
   std::vector<OffsetStore::Key> keys;
   for (const auto& [partition, request] : left_) keys.push_back({request.subscription, partition});
-  const auto stored = parts_.offsets->Fetch(keys, kAnswer);
+  const auto stored = parts_.offsets->Fetch(keys, kKafkaAnswer);
   if (!stored) {
     problems.push_back("the stored positions cannot be read: Kafka does not answer");
     return;

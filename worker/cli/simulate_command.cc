@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/cli/exit_code.h"
 #include "worker/simulation/charts.h"
 #include "worker/simulation/load_scenario.h"
 #include "worker/simulation/outcome.h"
@@ -26,7 +27,7 @@ namespace {
 
 using simulation::Strategy;
 
-struct Arguments {
+struct SimulateArguments {
   std::string scenario;
   std::string strategy;
   std::string out;
@@ -49,30 +50,29 @@ simulation::Nanoseconds CpuTime() {
 // Not in the summary, which is the same for every run of a scenario.
 void TellPlanningCost(const simulation::Outcome& outcome) {
   if (outcome.planning.empty()) return;
-  const auto milliseconds = [](simulation::Nanoseconds time) { return ratelimit::SecondsOf(time) * 1000; };
+  const auto in_ms = [](simulation::Nanoseconds time) { return ratelimit::SecondsOf(time) * 1000; };
   const auto all = std::accumulate(outcome.planning.begin(), outcome.planning.end(), simulation::Nanoseconds(0));
   char text[160];
   std::snprintf(
       text, sizeof text,
       "hearing reports and planning: %.2f ms of CPU per second of the scenario, %.2f ms in the most expensive\n",
-      milliseconds(all) / static_cast<double>(outcome.planning.size()),
-      milliseconds(*std::ranges::max_element(outcome.planning)));
+      in_ms(all) / static_cast<double>(outcome.planning.size()), in_ms(*std::ranges::max_element(outcome.planning)));
   std::cerr << text;
 }
 
-int Run(const Arguments& arguments) {
+int Run(const SimulateArguments& arguments) {
   std::ifstream stream(arguments.scenario, std::ios::binary);
   std::ostringstream text;
   if (stream) text << stream.rdbuf();
   if (!stream) {
     std::cerr << arguments.scenario << ": cannot be read\n";
-    return 1;
+    return kCannot;
   }
   auto loaded = simulation::LoadScenario(arguments.scenario, text.str());
   if (!loaded) {
     std::cerr << config::ToString(loaded.faults) << loaded.faults.size()
               << (loaded.faults.size() == 1 ? " fault\n" : " faults\n");
-    return 1;
+    return kCannot;
   }
   simulation::Scenario& scenario = *loaded.value;
   if (scenario.name.empty()) scenario.name = std::filesystem::path(arguments.scenario).stem().string();
@@ -92,17 +92,17 @@ int Run(const Arguments& arguments) {
         Write(folder / "windows.csv", [&](std::ostream& out) { simulation::WriteCsv(outcome, out); }) &&
         Write(folder / "charts.svg", [&](std::ostream& out) { out << simulation::DrawCharts(outcome, title); }) &&
         Write(folder / "summary.json", [&](std::ostream& out) { out << summary; });
-    if (!written) return 1;
+    if (!written) return kCannot;
   }
   std::cout << summary << std::flush;
   TellPlanningCost(outcome);
-  return 0;
+  return kDone;
 }
 
 }  // namespace
 
 void AddSimulateCommand(CLI::App& app, int& exit_code) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SimulateArguments>();
   CLI::App* command = app.add_subcommand(
       "simulate", "See how a fleet shares its max-rate, under virtual time: any number of workers, no Kafka");
   command->add_option("SCENARIO", arguments->scenario, "The scenario, see below; scripts/simulations has some")

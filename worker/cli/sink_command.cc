@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "worker/cli/exit_code.h"
 #include "worker/cli/minimal_sink.h"
 #include "worker/cli/sink_server.h"
 
@@ -20,7 +21,7 @@ namespace {
 using ratelimit::Label;
 using std::chrono::milliseconds;
 
-struct Arguments {
+struct SinkArguments {
   SinkOptions server;
   std::string latency = "0ms";
   std::string fail = "0%";
@@ -80,28 +81,28 @@ void PrintSeconds(const SinkServer& sink, const StopSignals& stop) {
   }
 }
 
-int RunMinimal(const Arguments& arguments) {
+int RunMinimal(const SinkArguments& arguments) {
   const StopSignals stop;
   MinimalSink sink;
   std::string why;
   if (!sink.Start(arguments.server.listen, &why)) {
     std::cerr << "posthorn sink: " << why << std::endl;
-    return 1;
+    return kCannot;
   }
   PrintListening(sink.address());
   stop.Wait();
   sink.Stop();
   if (!arguments.quiet) std::cout << "{\"requests\":" << sink.requests() << "}" << std::endl;
-  return 0;
+  return kDone;
 }
 
-int Run(const Arguments& arguments) {
+int Run(const SinkArguments& arguments) {
   const StopSignals stop;
   SinkServer sink(arguments.server);
   std::string why;
   if (!sink.Start(&why)) {
     std::cerr << "posthorn sink: " << why << std::endl;
-    return 1;
+    return kCannot;
   }
   PrintListening(sink.address());
   if (arguments.seconds) {
@@ -116,13 +117,13 @@ int Run(const Arguments& arguments) {
               << ",\"largest_10ms\":" << counts.largest_10ms << ",\"largest_100ms\":" << counts.largest_100ms
               << ",\"largest_1s\":" << counts.largest_1s << "}" << std::endl;
   }
-  return 0;
+  return kDone;
 }
 
 }  // namespace
 
 void AddSinkCommand(CLI::App& app, int& exit_code) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<SinkArguments>();
   SinkBehaviour& behaviour = arguments->server.behaviour;
   CLI::App* command = app.add_subcommand("sink", "Receive requests: answer, delay, fail and count as told");
   command->add_option("--listen", arguments->server.listen, "Address and port; port 0 takes a free one")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/fault.h"
+#include "worker/cli/exit_code.h"
 #include "worker/cli/worker_process.h"
 #include "worker/runtime/log.h"
 
@@ -18,7 +19,7 @@ namespace {
 using runtime::Log;
 using runtime::LogLevel;
 
-struct Arguments {
+struct WorkerArguments {
   std::string config;
   std::vector<std::string> overrides;
   bool embedded_broker = false;
@@ -31,11 +32,11 @@ LogLevel LevelOf(const std::string& name) {
   return LogLevel::kInfo;
 }
 
-int RunWorker(const Arguments& arguments, const config::Capabilities& capabilities) {
+int RunWorker(const WorkerArguments& arguments, const config::Capabilities& capabilities) {
   auto loaded = config::LoadDeployment(arguments.config, arguments.overrides);
   if (!loaded) {
     for (const auto& fault : loaded.faults) std::cerr << config::ToString(fault) << '\n';
-    return 1;
+    return kCannot;
   }
   runtime::ConfigureLog(LevelOf(loaded.value->log_level), loaded.value->log_json);
 
@@ -52,7 +53,7 @@ int RunWorker(const Arguments& arguments, const config::Capabilities& capabiliti
   std::string why;
   if (!worker.Start(&why)) {
     std::cerr << "posthorn worker: " << why << '\n';
-    return 1;
+    return kCannot;
   }
   int received = 0;
   sigwait(&signals, &received);
@@ -65,14 +66,14 @@ int RunWorker(const Arguments& arguments, const config::Capabilities& capabiliti
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   worker.Stop(for_good);
   Log(LogLevel::kInfo, "stopped");
-  return 0;
+  return kDone;
 }
 
 }  // namespace
 
 void AddWorkerCommand(CLI::App& app, int& exit_code, const config::Capabilities& capabilities) {
   auto* command = app.add_subcommand("worker", "Run one worker of the fleet until SIGTERM or SIGINT");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<WorkerArguments>();
   command->add_option("--config", arguments->config, "The deployment file, posthorn.yaml")->required();
   command
       ->add_option("--set", arguments->overrides,

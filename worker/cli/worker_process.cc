@@ -10,10 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "config/rfc3339.h"
 #include "config/sources/config_watch.h"
-#include "config/sources/file_source.h"
 #include "worker/admin/admin_pages.h"
 #include "worker/admin/admin_server.h"
+#include "worker/cli/config_source.h"
 #include "worker/cli/control_wiring.h"
 #include "worker/delivery/dispatcher.h"
 #include "worker/delivery/replay_inbox.h"
@@ -41,6 +42,8 @@ constexpr std::uint64_t OwnPart(std::uint64_t memory) { return memory / 2; }
 
 class LogObserver final : public config::ConfigObserver {
  public:
+  explicit LogObserver(std::string source) : source_(std::move(source)) {}
+
   void OnAccepted(const config::SnapshotPtr& snapshot) override {
     Log(LogLevel::kInfo, "configuration accepted",
         {{"revision", snapshot->digest},
@@ -50,15 +53,37 @@ class LogObserver final : public config::ConfigObserver {
   }
   void OnRefused(const config::Refusal& refusal) override {
     Log(LogLevel::kError, "configuration refused, the running one stays",
-        {{"revision", refusal.digest}, {"faults", refusal.faults.size()}});
+        {{"revision", refusal.digest}, {"number", refusal.source_revision}, {"faults", refusal.faults.size()}});
     for (const auto& fault : refusal.faults) {
       Log(LogLevel::kError, "configuration fault", {{"fault", config::ToString(fault)}});
     }
   }
   void OnSourceFailed(const std::string& why) override {
-    Log(LogLevel::kWarning, "configuration source cannot be read, the running one stays", {{"why", why}});
+    Log(LogLevel::kWarning, "configuration source cannot be read, the running one stays",
+        {{"source", source_}, {"why", why}});
   }
   void OnSourceRecovered() override { Log(LogLevel::kInfo, "configuration source answers again"); }
+  void OnScheduled(const config::SnapshotPtr& snapshot) override {
+    Log(LogLevel::kInfo, "configuration accepted, in force later",
+        {{"revision", snapshot->digest},
+         {"number", snapshot->source_revision},
+         {"effective_at", config::FormatRfc3339(*snapshot->effective_at)}});
+    const auto far = config::FarAheadNote(*snapshot, runtime::SystemClock().Read().wall);
+    if (!far.empty()) Log(LogLevel::kWarning, far);
+  }
+  void OnLastGood(const config::SnapshotPtr& snapshot, std::chrono::milliseconds age) override {
+    Log(LogLevel::kWarning, "configuration source gives nothing to run: its last good revision is in force",
+        {{"revision", snapshot->digest},
+         {"number", snapshot->source_revision},
+         {"subscriptions", snapshot->subscriptions.size()},
+         {"age_s", std::chrono::duration_cast<std::chrono::seconds>(age).count()}});
+  }
+  void OnCacheFailed(const std::string& why) override {
+    Log(LogLevel::kWarning, "the last good configuration is not kept or cannot be used", {{"why", why}});
+  }
+
+ private:
+  const std::string source_;
 };
 
 /// Ends the process when stopping takes longer than it may: whoever started us must be able to count on it.
@@ -104,7 +129,7 @@ double PhaseOf(const std::string& instance) {
 
 /// In the order of construction; destroyed from the bottom up.
 struct WorkerProcess::Parts {
-  explicit Parts(kafka::ClientConfig config) : client(std::move(config)) {}
+  Parts(kafka::ClientConfig config, std::string source) : client(std::move(config)), observer(std::move(source)) {}
   kafka::ClientConfig client;
   LogObserver observer;
   std::shared_ptr<delivery::MemoryBudget> memory;
@@ -137,7 +162,9 @@ bool WorkerProcess::Start(std::string* why) {
     for (const auto& fault : faults) *why += (why->empty() ? "" : "\n") + fault;
     return false;
   }
-  parts_ = std::make_unique<Parts>(std::move(client));
+  auto source = MakeConfigSource(deployment, why);
+  if (source == nullptr) return false;
+  parts_ = std::make_unique<Parts>(std::move(client), config::ToString(deployment.source));
   auto& p = *parts_;
   p.memory = std::make_shared<delivery::MemoryBudget>(OwnPart(deployment.memory));
 
@@ -226,8 +253,14 @@ bool WorkerProcess::Start(std::string* why) {
   replay_parts.clock = &clock;
   p.replays = std::make_unique<delivery::ReplayInbox>(replay_parts);
 
-  p.watch = std::make_unique<config::ConfigWatch>(std::make_unique<config::FileSource>(deployment.subscriptions_file),
-                                                  options_.capabilities, &p.observer);
+  config::ConfigWatchOptions watch_options;
+  watch_options.capabilities = options_.capabilities;
+  watch_options.cache = deployment.source.cache;
+  watch_options.cache_name = deployment.fleet;
+  watch_options.source_identity = config::ToString(deployment.source);
+  watch_options.wall_clock = [&clock] { return clock.Read().wall; };
+  p.watch = std::make_unique<config::ConfigWatch>(std::move(source), std::move(watch_options), &p.observer);
+  p.watch->ListenScheduled([&p](const config::SnapshotPtr& snapshot) { p.dispatcher->Announce(snapshot); });
   p.watch->Listen([&p, retention = deployment.retry_retention](const config::SnapshotPtr& snapshot) {
     WarnOfShortRetention(*snapshot, retention);
     p.dispatcher->Apply(snapshot);

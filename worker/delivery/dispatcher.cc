@@ -78,6 +78,11 @@ void Dispatcher::Apply(const config::SnapshotPtr& snapshot) {
   WantReconcile();
 }
 
+void Dispatcher::Announce(const config::SnapshotPtr& snapshot) {
+  parts_.limits->OnScheduled(snapshot, parts_.clock->Read().wall);
+  WakeShards();  // who waits was told a time by the shares of before
+}
+
 void Dispatcher::WantReconcile() {
   {
     const std::lock_guard lock(wake_mutex_);

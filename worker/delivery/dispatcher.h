@@ -46,6 +46,9 @@ class Dispatcher final : public AssignmentListener {
 
   /// Puts a revision in force. Limits, pauses and policies act within milliseconds; lanes of new subscriptions follow.
   void Apply(const config::SnapshotPtr& snapshot);
+  /// A revision that will be put in force at its `effective_at`: the limits change in that very window, everything else
+  /// when it is applied.
+  void Announce(const config::SnapshotPtr& snapshot);
   /// How long OnRevoked waits for attempts in flight; another one when the worker stops.
   void SetDrainLimit(std::chrono::milliseconds limit) { drain_limit_.store(limit.count()); }
   /// How long OnRevoked waits for Kafka to store positions.

@@ -23,6 +23,10 @@ class Limits {
   [[nodiscard]] virtual std::shared_ptr<ratelimit::Limiter> Find(const std::string& limit) = 0;
   /// A new revision is in force. A lowered limit acts in the running window.
   virtual void OnSnapshot(const config::SnapshotPtr& snapshot, runtime::WallTime now) = 0;
+  /// A revision that will be in force from the window of its `effective_at` on, until another one is told; OnSnapshot
+  /// is told it as well, once that has come. Every limit that both have goes from the old to the new share in that
+  /// window.
+  virtual void OnScheduled(const config::SnapshotPtr& snapshot, runtime::WallTime now) = 0;
   /// Partitions were gained or given up. A share ends at once; it begins as Limiter says.
   virtual void OnGained(const std::vector<TopicPartition>& partitions, runtime::WallTime now) = 0;
   virtual void OnRevoked(const std::vector<TopicPartition>& partitions, runtime::WallTime now) = 0;

@@ -97,15 +97,15 @@ void ControlNode::OnLog(std::int32_t number, std::string_view bytes, const runti
 
 void ControlNode::TakeGrant(std::int32_t partition, const Grant& grant, const runtime::Now& now, bool& sooner) {
   if (grant.to != parts_.self) return;
-  const auto limit = limits_.find(grant.limit);
-  if (limit == limits_.end()) return;
-  if (PartitionOf(grant.limit, static_cast<std::int32_t>(partitions_.size())) != partition) return;
-  const auto taken = limit->second.limiter->Accept(grant, now.wall);
+  const auto found = limits_.find(grant.limit);
+  if (found == limits_.end() || found->second.partition != partition) return;
+  auto& limit = found->second;
+  const auto taken = limit.book.limiter->Accept(grant, now.wall);
   if (!taken.held) return;
   ++grants_;
-  known_[grant.limit].granted_at = now.wall;
+  limit.granted_at = now.wall;
   sooner = sooner || taken.sooner;
-  if (taken.less) partitions_[static_cast<std::size_t>(partition)].report_now = true;
+  if (taken.less) PartitionWith(limit).report_now = true;
 }
 
 void ControlNode::OnStored(std::int32_t partition, WallTime sent, WallTime stored, WallTime known) {
@@ -118,23 +118,26 @@ void ControlNode::TakeLimits(const runtime::Now& now) {
   const auto changes = parts_.limits->changes();
   if (taken_ == std::pair(changes, fenced_)) return;
   taken_ = {changes, fenced_};
-  std::map<std::string, LimitBook::View> limits;
-  for (auto& view : parts_.limits->Views()) limits.emplace(view.name, view);
-  for (const auto& [name, view] : limits_) {
-    if (limits.contains(name) || partitions_.empty()) continue;
-    const auto partition = PartitionOf(name, static_cast<std::int32_t>(partitions_.size()));
-    partitions_[static_cast<std::size_t>(partition)].seat.Forget(name, now.wall);
+  claim_ = parts_.limits->Claim();
+  std::map<std::string, Limit> limits;
+  for (auto& view : parts_.limits->Views()) {
+    auto known = limits_.extract(view.name);
+    auto& limit = limits[view.name];
+    if (known) limit = std::move(known.mapped());
+    limit.book = std::move(view);
+  }
+  // Those that are left are not in the configuration any more.
+  for (const auto& [name, limit] : limits_) {
+    if (limit.partition >= 0) PartitionWith(limit).seat.Forget(name, now.wall);
   }
   limits_ = std::move(limits);
-  claim_ = parts_.limits->Claim();
-  std::erase_if(known_, [&](const auto& known) { return !limits_.contains(known.first); });
   if (partitions_.empty()) return;
-  for (const auto& [name, view] : limits_) {
-    const auto partition = PartitionOf(name, static_cast<std::int32_t>(partitions_.size()));
-    partitions_[static_cast<std::size_t>(partition)].seat.SetTerms(name, view.terms, now.wall);
+  for (auto& [name, limit] : limits_) {
+    limit.partition = PartitionOf(name, static_cast<std::int32_t>(partitions_.size()));
+    PartitionWith(limit).seat.SetTerms(name, limit.book.terms, now.wall);
     // Also one that is new here, or was removed meanwhile and has come back.
-    const auto state = view.limiter->StateOfLease(now.wall);
-    if (state && state->fenced != fenced_) view.limiter->Fence(fenced_, now.wall);
+    const auto state = limit.book.limiter->StateOfLease(now.wall);
+    if (state && state->fenced != fenced_) limit.book.limiter->Fence(fenced_, now.wall);
   }
 }
 
@@ -142,37 +145,33 @@ void ControlNode::TakeDemand(const runtime::Now& now) {
   if (limits_.empty()) return;
   const auto demand = parts_.demand(now);
   const Label label = ratelimit::LabelAt(now.wall);
-  for (const auto& [name, view] : limits_) {
-    auto& known = known_[name];
+  for (auto& [name, limit] : limits_) {
     const auto found = demand.find(name);
-    known.demand = found == demand.end() || fenced_ ? Demand{} : found->second;
+    limit.demand = found == demand.end() || fenced_ ? Demand{} : found->second;
     // More waits than this window still has here.
-    const auto state = view.limiter->StateOfLease(now.wall);
-    const std::int64_t left = state ? state->cap.permits - view.limiter->UsedIn(label) : 0;
-    known.starved = known.demand.now > std::max<std::int64_t>(left, 0);
-    NoteWaiting(view, known, now);
-    if (!known.starved || partitions_.empty()) continue;
+    const auto state = limit.book.limiter->StateOfLease(now.wall);
+    const std::int64_t left = state ? state->cap.permits - limit.book.limiter->UsedIn(label) : 0;
+    limit.starved = limit.demand.now > std::max<std::int64_t>(left, 0);
+    if (state) NoteWaiting(limit, *state, now);
+    if (!limit.starved || limit.partition < 0) continue;
     // What the coordinator knows already needs no haste.
-    const std::int64_t total = view.limit.max_rate.Total(label);
-    const bool more = std::min(known.demand.next_window, total) > std::min(known.told_demand, total);
-    if (known.told_starved && !more) continue;
-    const auto partition = PartitionOf(name, static_cast<std::int32_t>(partitions_.size()));
-    partitions_[static_cast<std::size_t>(partition)].report_now = true;
+    const std::int64_t total = limit.book.terms.Total(label);
+    const bool more = std::min(limit.demand.next_window, total) > std::min(limit.told_demand, total);
+    if (!limit.told_starved || more) PartitionWith(limit).report_now = true;
   }
 }
 
 /// A worker whose lease has run out says so, once.
-void ControlNode::NoteWaiting(const LimitBook::View& limit, Known& known, const runtime::Now& now) {
-  const auto state = limit.limiter->StateOfLease(now.wall);
-  if (!state || limit.limit.max_rate.IsZero()) return;
-  const bool none = state->cap.source == ratelimit::Lease::Source::kNothing;
-  if (none == known.waits || (none && !state->covered_until && now.wall < *started_ + kPatience)) return;
-  known.waits = none;
+void ControlNode::NoteWaiting(Limit& limit, const ratelimit::Limiter::LeaseState& state, const runtime::Now& now) {
+  if (limit.book.limit.max_rate.IsZero()) return;
+  const bool none = state.cap.source == ratelimit::Lease::Source::kNothing;
+  if (none == limit.waits || (none && !state.covered_until && now.wall < *started_ + kPatience)) return;
+  limit.waits = none;
   if (none) {
     Log(LogLevel::kWarning, "no lease of the limit: nothing is delivered under it until a coordinator grants one",
-        {{"limit", limit.name}, {"coordinated", !partitions_.empty()}});
+        {{"limit", limit.book.name}, {"coordinated", !partitions_.empty()}});
   } else {
-    Log(LogLevel::kInfo, "the limit has a share here again", {{"limit", limit.name}});
+    Log(LogLevel::kInfo, "the limit has a share here again", {{"limit", limit.book.name}});
   }
 }
 
@@ -195,12 +194,11 @@ void ControlNode::SetFenced(bool fenced) {
 
 ReportMessage ControlNode::MakeReport(std::int32_t number, const runtime::Now& now) {
   ReportMessage message{parts_.instance, {parts_.self, claim_, {}}};
-  for (const auto& [name, view] : limits_) {
-    if (PartitionOf(name, static_cast<std::int32_t>(partitions_.size())) != number) continue;
-    auto& known = known_[name];
-    message.report.limits.push_back(view.limiter->Report(known.demand.next_window, known.starved, now.wall));
-    known.told_demand = known.demand.next_window;
-    known.told_starved = known.starved;
+  for (auto& [name, limit] : limits_) {
+    if (limit.partition != number) continue;
+    message.report.limits.push_back(limit.book.limiter->Report(limit.demand.next_window, limit.starved, now.wall));
+    limit.told_demand = limit.demand.next_window;
+    limit.told_starved = limit.starved;
   }
   return message;
 }
@@ -248,7 +246,7 @@ WallTime ControlNode::Tick(const runtime::Now& now) {
 
 void ControlNode::Leave(const runtime::Now& now) {
   if (left_) return;
-  for (const auto& [name, view] : limits_) view.limiter->Leave(now.wall);
+  for (const auto& [name, limit] : limits_) limit.book.limiter->Leave(now.wall);
   for (std::size_t i = 0; i < partitions_.size(); ++i) {
     const auto number = static_cast<std::int32_t>(i);
     auto& seat = partitions_[i].seat;
@@ -283,19 +281,17 @@ ControlView ControlNode::View(const runtime::Now& now) const {
   for (const auto& [name, limit] : limits_) {
     LeaseView shown;
     shown.limit = name;
-    if (const auto state = limit.limiter->StateOfLease(now.wall)) shown.lease = *state;
-    if (!partitions_.empty()) {
-      shown.partition = PartitionOf(name, view.partitions);
-      const auto& partition = partitions_[static_cast<std::size_t>(shown.partition)];
+    shown.partition = limit.partition;
+    if (const auto state = limit.book.limiter->StateOfLease(now.wall)) shown.lease = *state;
+    if (limit.partition >= 0) {
+      const auto& partition = partitions_[static_cast<std::size_t>(limit.partition)];
       shown.coordinator = partition.coordinator;
       shown.epoch = partition.fence.in_force().value_or(0);
     }
-    if (const auto known = known_.find(name); known != known_.end()) {
-      shown.demand = known->second.demand;
-      shown.starved = known->second.starved;
-      shown.waits = known->second.waits;
-      if (known->second.granted_at) shown.lease_age = now.wall - *known->second.granted_at;
-    }
+    shown.demand = limit.demand;
+    shown.starved = limit.starved;
+    shown.waits = limit.waits;
+    if (limit.granted_at) shown.lease_age = now.wall - *limit.granted_at;
     view.limits.push_back(std::move(shown));
   }
   for (std::size_t i = 0; i < partitions_.size(); ++i) {
@@ -305,7 +301,7 @@ ControlView ControlNode::View(const runtime::Now& now) const {
     if (coordinator == nullptr) continue;
     CoordinatedView shown{static_cast<std::int32_t>(i), coordinator->phase(), coordinator->epoch(), {}};
     for (const auto& [name, limit] : limits_) {
-      if (PartitionOf(name, view.partitions) != shown.partition) continue;
+      if (limit.partition != shown.partition) continue;
       auto found = coordinator->View(name);
       if (!found) continue;
       std::vector<std::string> instances;

@@ -110,7 +110,9 @@ class ControlNode {
     runtime::WallTime reported_at{};
     ratelimit::Label reported_in = 0;  // the regular report of this window is sent
   };
-  struct Known {  // of one limit
+  struct Limit {
+    LimitBook::View book;
+    std::int32_t partition = -1;  // -1: not known yet
     Demand demand;
     bool starved = false;
     std::int64_t told_demand = 0;
@@ -122,7 +124,11 @@ class ControlNode {
   void TakeDemand(const runtime::Now& now);
   void TakeGrant(std::int32_t partition, const ratelimit::Grant& grant, const runtime::Now& now, bool& sooner);
   void SetFenced(bool fenced);
-  void NoteWaiting(const LimitBook::View& limit, Known& known, const runtime::Now& now);
+  void NoteWaiting(Limit& limit, const ratelimit::Limiter::LeaseState& state, const runtime::Now& now);
+  /// Requires its partition to be known.
+  [[nodiscard]] Partition& PartitionWith(const Limit& limit) {
+    return partitions_[static_cast<std::size_t>(limit.partition)];
+  }
   [[nodiscard]] runtime::WallTime ReportIfDue(std::int32_t number, Partition& partition, const runtime::Now& now);
   void SendReport(std::int32_t number, Partition& partition, const runtime::Now& now);
   [[nodiscard]] ReportMessage MakeReport(std::int32_t number, const runtime::Now& now);
@@ -130,8 +136,7 @@ class ControlNode {
 
   const Parts parts_;
   std::vector<Partition> partitions_;
-  std::map<std::string, LimitBook::View> limits_;
-  std::map<std::string, Known> known_;
+  std::map<std::string, Limit> limits_;
   std::optional<ratelimit::SlotClaim> claim_;
   ClockOffset clock_;
   bool fenced_ = false;

@@ -1,5 +1,6 @@
 #include "worker/fleet/control_wire.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -17,6 +18,7 @@ using ratelimit::Report;
 
 constexpr std::string_view kMagic = "PHC";
 constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersionOfScheduled = 2;  // of a log message with terms that change at a label
 constexpr std::uint8_t kReportKind = 'r';
 constexpr std::uint8_t kLogKind = 'l';
 constexpr std::size_t kHead = 5;
@@ -26,13 +28,14 @@ constexpr std::size_t kLongestText = 255;
 constexpr std::uint64_t kEpochRecord = 0;
 constexpr std::uint64_t kGrantRecord = 1;
 constexpr std::uint64_t kGrantLikeBefore = 2;  // of the limit and the terms of the grant before it
+constexpr std::uint64_t kGrantScheduled = 3;   // its terms change at a label
 
 std::uint32_t CheckOf(std::string_view bytes) { return static_cast<std::uint32_t>(delivery::StableHash(bytes)); }
 
 class Writer {
  public:
-  explicit Writer(std::uint8_t kind) : bytes_(kMagic) {
-    bytes_ += static_cast<char>(kVersion);
+  explicit Writer(std::uint8_t kind, std::uint8_t version = kVersion) : bytes_(kMagic) {
+    bytes_ += static_cast<char>(version);
     bytes_ += static_cast<char>(kind);
   }
   void Number(std::uint64_t value) { delivery::AppendNumber(bytes_, value); }
@@ -91,7 +94,8 @@ std::int64_t Plus(std::int64_t a, std::int64_t b) {
 
 std::variant<Parser, WireFault> Open(std::string_view bytes, std::uint8_t kind) {
   if (bytes.size() < kHead + kCheck || !bytes.starts_with(kMagic)) return WireFault::kForeign;
-  if (static_cast<std::uint8_t>(bytes[kMagic.size()]) != kVersion) return WireFault::kNewer;
+  const auto version = static_cast<std::uint8_t>(bytes[kMagic.size()]);
+  if (version != kVersion && version != kVersionOfScheduled) return WireFault::kNewer;
   const auto body = bytes.substr(0, bytes.size() - kCheck);
   if (Parser(bytes.substr(body.size())).Fixed(kCheck) != CheckOf(body)) return WireFault::kDamaged;
   if (static_cast<std::uint8_t>(bytes[kHead - 1]) != kind) return WireFault::kForeign;
@@ -100,12 +104,18 @@ std::variant<Parser, WireFault> Open(std::string_view bytes, std::uint8_t kind) 
 
 void WriteGrant(Writer& out, const Grant& grant, const Grant* before) {
   const bool like_before = before != nullptr && before->limit == grant.limit && before->terms == grant.terms;
-  out.Number(like_before ? kGrantLikeBefore : kGrantRecord);
+  const auto& next = grant.terms.next;
+  out.Number(like_before ? kGrantLikeBefore : next ? kGrantScheduled : kGrantRecord);
   if (!like_before) {
     out.Text(grant.limit);
     out.Text(grant.terms.rate.ToString());
     out.Number(grant.terms.slots);
     out.Number(grant.terms.revision);
+    if (next) {
+      out.Signed(next->from);
+      out.Text(next->rate.ToString());
+      out.Number(next->slots);
+    }
   }
   out.Fixed(grant.to);
   out.Number(grant.id.epoch);
@@ -116,18 +126,30 @@ void WriteGrant(Writer& out, const Grant& grant, const Grant* before) {
   for (const std::int64_t share : grant.shares) out.Signed(Minus(share, std::exchange(last, share)));
 }
 
-Grant ReadGrant(Parser& in, const Grant* before) {
+ratelimit::MaxRate ReadRate(Parser& in) {
+  const auto rate = ratelimit::MaxRate::Parse(in.Text(), nullptr);
+  if (!rate) in.Fail();
+  return rate.value_or(ratelimit::MaxRate());
+}
+
+/// `before`: given for kGrantLikeBefore.
+Grant ReadGrant(Parser& in, std::uint64_t kind, const Grant* before) {
   Grant grant;
-  if (before != nullptr) {
+  if (kind == kGrantLikeBefore) {
     grant.limit = before->limit;
     grant.terms = before->terms;
   } else {
     grant.limit = in.Text();
-    const auto rate = ratelimit::MaxRate::Parse(in.Text(), nullptr);
-    if (!rate) in.Fail();
-    grant.terms.rate = rate.value_or(ratelimit::MaxRate());
+    grant.terms.rate = ReadRate(in);
     grant.terms.slots = in.Small();
     grant.terms.revision = in.Number();
+  }
+  if (kind == kGrantScheduled) {
+    ratelimit::Terms::Next next;
+    next.from = in.Signed();
+    next.rate = ReadRate(in);
+    next.slots = in.Small();
+    grant.terms.next = next;
   }
   grant.to = in.Fixed();
   grant.id.epoch = in.Number();
@@ -217,7 +239,11 @@ std::variant<ReportMessage, WireFault> DecodeReport(std::string_view bytes) {
 }
 
 std::string Encode(const LogMessage& message) {
-  Writer out(kLogKind);
+  const bool scheduled = std::any_of(message.records.begin(), message.records.end(), [](const ControlRecord& record) {
+    const auto* grant = std::get_if<Grant>(&record);
+    return grant != nullptr && grant->terms.next;
+  });
+  Writer out(kLogKind, scheduled ? kVersionOfScheduled : kVersion);
   out.Text(message.sender);
   out.Number(message.records.size());
   const Grant* before = nullptr;
@@ -254,8 +280,8 @@ std::variant<LogMessage, WireFault> DecodeLog(std::string_view bytes) {
       epoch.owner = in.Fixed();
       epoch.renewal = in.Flag();
       message.records.emplace_back(epoch);
-    } else if (kind == kGrantRecord || (kind == kGrantLikeBefore && before != nullptr)) {
-      message.records.emplace_back(ReadGrant(in, kind == kGrantLikeBefore ? before : nullptr));
+    } else if (kind == kGrantRecord || kind == kGrantScheduled || (kind == kGrantLikeBefore && before != nullptr)) {
+      message.records.emplace_back(ReadGrant(in, kind, before));
       before = &std::get<Grant>(message.records.back());
     } else {
       in.Fail();

@@ -35,7 +35,8 @@ const char* ToString(WireFault fault);
 ///
 /// Whoever reads one that it cannot read leaves it out and counts it: a report that is missing delays a share, a grant
 /// that is missing is renewed in the next window. So a newer version may add what older ones do not know under a
-/// version of its own; records of version 1 stay readable.
+/// version of its own; records of version 1 stay readable. Version 2 is of log messages with terms that change at a
+/// label, and of those alone.
 ///
 /// Threads  Functions of their arguments.
 /// Errors   A WireFault; whatever the bytes are, nothing is read beyond them and no more is allocated than a small

@@ -35,8 +35,8 @@ void CoordinatorSeat::Read(const LogMessage& message, WallTime now) {
     std::visit([&](const auto& what) { coordinator_->OnLog(what, now); }, record);
     const auto* grant = std::get_if<ratelimit::Grant>(&record);
     if (grant == nullptr || led_) continue;
-    auto& highest = granted_by_.try_emplace(grant->limit, grant->terms.rate).first->second;
-    highest = std::max(highest, grant->terms.rate);
+    auto& highest = granted_by_.try_emplace(grant->limit, grant->terms).first->second;
+    if (highest.rate < grant->terms.rate) highest = grant->terms;
   }
 }
 
@@ -64,7 +64,7 @@ void CoordinatorSeat::SetTerms(const std::string& limit, const ratelimit::Terms&
   // Whoever granted before may have learned of something older later.
   if (const auto view = coordinator_->View(limit)) newer.revision = std::max(newer.revision, view->terms.revision + 1);
   coordinator_->SetTerms(limit, newer, now);
-  audit_.SetTerms(limit, terms.rate, coordinator_->label());
+  audit_.SetTerms(limit, terms, coordinator_->label());
   plan_at_ = now;
 }
 
@@ -99,9 +99,9 @@ void CoordinatorSeat::Lead(WallTime now) {
     if (const auto granted = granted_by_.find(limit); granted != granted_by_.end()) {
       audit_.SetTerms(limit, granted->second, coordinator_->label());
     }
-    audit_.SetTerms(limit, terms.rate, coordinator_->label());
+    audit_.SetTerms(limit, terms, coordinator_->label());
     const auto view = coordinator_->View(limit);
-    if (!view || (view->terms.rate == terms.rate && view->terms.slots == terms.slots)) continue;
+    if (!view || view->terms.SameFrom(coordinator_->label(), terms)) continue;
     auto newer = terms;
     newer.revision = std::max(newer.revision, view->terms.revision + 1);
     coordinator_->SetTerms(limit, newer, now);

@@ -73,11 +73,12 @@ class CoordinatorSeat {
   std::map<std::string, ratelimit::Terms> terms_;          // by this worker's configuration
   std::map<ratelimit::Incarnation, ReportMessage> early_;  // newest reports from before it leads
   std::optional<ratelimit::Coordinator> coordinator_;
-  bool led_ = false;                                      // this coordinator has begun to lead
-  std::map<std::string, ratelimit::MaxRate> granted_by_;  // until it leads: the highest rate that a grant went by
-  runtime::WallTime try_again_{};                         // no coordinator: when there may be one
-  runtime::WallTime claimed_{};                           // claiming: since when
-  std::optional<runtime::WallTime> plan_at_;              // leading: reports wait to be planned
+  bool led_ = false;  // this coordinator has begun to lead
+  std::map<std::string, ratelimit::Terms>
+      granted_by_;                            // until it leads: those of the highest rate that a grant went by
+  runtime::WallTime try_again_{};             // no coordinator: when there may be one
+  runtime::WallTime claimed_{};               // claiming: since when
+  std::optional<runtime::WallTime> plan_at_;  // leading: reports wait to be planned
   runtime::WallTime planned_{};
   struct Name {
     std::string instance;

@@ -31,11 +31,18 @@ void LimitBook::OnSnapshot(const config::SnapshotPtr& snapshot, runtime::WallTim
   {
     const std::lock_guard lock(mutex_);
     snapshot_ = snapshot;
+    scheduled_.reset();
     Replan(now);
   }
   if (const auto problem = Problem(); !problem.empty()) {
     runtime::Log(runtime::LogLevel::kError, "no share of the limits", {{"why", problem}});
   }
+}
+
+void LimitBook::OnScheduled(const config::SnapshotPtr& snapshot, runtime::WallTime now) {
+  const std::lock_guard lock(mutex_);
+  scheduled_ = snapshot;
+  Replan(now);
 }
 
 void LimitBook::OnGained(const std::vector<delivery::TopicPartition>& partitions, runtime::WallTime now) {
@@ -59,14 +66,14 @@ void LimitBook::OnPartitionCounts(const std::vector<std::pair<std::string, std::
   Replan(now);
 }
 
-std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>> LimitBook::DealingOf(
-    const std::string& limit) const {
-  if (snapshot_->instances) {
+std::optional<ratelimit::Plan::Dealing> LimitBook::DealingOf(const config::Snapshot& snapshot,
+                                                             const std::string& limit) const {
+  if (snapshot.instances) {
     // Without a slot: one past the end, which has no share.
-    return ratelimit::SlotDealing{options_.slot.value_or(*snapshot_->instances), *snapshot_->instances};
+    return ratelimit::SlotDealing{options_.slot.value_or(*snapshot.instances), *snapshot.instances};
   }
   std::map<std::string, ratelimit::PartitionDealing::Topic> topics;
-  for (const auto& subscription : snapshot_->subscriptions) {
+  for (const auto& subscription : snapshot.subscriptions) {
     if (subscription.limit != limit) continue;
     const auto count = partition_counts_.find(subscription.topic);
     if (count == partition_counts_.end()) return std::nullopt;  // all counts or none, see PartitionDealing
@@ -74,7 +81,7 @@ std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>>
     topic.name = subscription.topic;
     topic.partitions = count->second;
   }
-  AddRetryPartitions(limit, topics);
+  AddRetryPartitions(snapshot, limit, topics);
   for (const auto& partition : owned_) {
     const auto [name, number] = InDealing(partition);
     const auto topic = topics.find(name);
@@ -92,12 +99,12 @@ LimitBook::DealtPartition LimitBook::InDealing(const delivery::TopicPartition& p
 }
 
 /// Those of the retry topic that carry a subscription of the limit: together a kRetryPart-th of it.
-void LimitBook::AddRetryPartitions(const std::string& limit,
+void LimitBook::AddRetryPartitions(const config::Snapshot& snapshot, const std::string& limit,
                                    std::map<std::string, ratelimit::PartitionDealing::Topic>& topics) const {
   const auto count = partition_counts_.find(options_.retry_topic);
   if (count == partition_counts_.end()) return;
   std::set<std::string> retrying;
-  for (const auto& subscription : snapshot_->subscriptions) {
+  for (const auto& subscription : snapshot.subscriptions) {
     if (subscription.limit != limit) continue;
     const auto number = delivery::RetryPartition(subscription.name, static_cast<std::int32_t>(count->second));
     retrying.insert(InDealing({options_.retry_topic, number}).first);
@@ -113,21 +120,36 @@ void LimitBook::AddRetryPartitions(const std::string& limit,
 }
 
 void LimitBook::PlanShares(Entry& entry, runtime::WallTime now) const {
-  auto& plan = entry.plan;
   if (options_.by_lease) {
-    const auto* known = std::get_if<ratelimit::LeaseDealing>(&plan.dealing);
-    const std::uint32_t slots = snapshot_->instances.value_or(0);
-    const bool changed = known == nullptr || plan.rate != entry.limit.max_rate || known->slots != slots;
-    std::uint64_t revision = known == nullptr ? 0 : known->revision;
-    if (changed) {
-      // No source's own number would do for all sources; the time of learning orders changes as far as it must: a
-      // worker cuts its share when it has learned of a lower rate since the coordinator learned what it granted by.
-      const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
-      revision = std::max(revision + 1, static_cast<std::uint64_t>(std::max<decltype(ms)>(ms, 0)));
-    }
-    plan.dealing = ratelimit::LeaseDealing{slots, revision};
-  } else if (auto dealing = DealingOf(entry.limit.name)) {
-    std::visit([&](auto& of) { plan.dealing = std::move(of); }, *dealing);
+    PlanByLease(entry.plan, entry.limit, now);
+  } else {
+    PlanStatically(entry);
+  }
+  entry.plan.rate = entry.limit.max_rate;
+  entry.plan.burst = ToRateLimit(entry.limit.burst);
+}
+
+void LimitBook::PlanByLease(ratelimit::Plan& plan, const config::Limit& limit, runtime::WallTime now) const {
+  const auto* known = std::get_if<ratelimit::LeaseDealing>(&plan.dealing);
+  const std::uint32_t slots = snapshot_->instances.value_or(0);
+  auto next = NextOf(limit.name);
+  if (next) next->dealing = ratelimit::LeaseDealing{scheduled_->instances.value_or(0), 0};
+  const bool changed = known == nullptr || plan.rate != limit.max_rate || known->slots != slots || plan.next != next;
+  std::uint64_t revision = known == nullptr ? 0 : known->revision;
+  if (changed) {
+    // No source's own number would do for all sources; the time of learning orders changes as far as it must: a
+    // worker cuts its share when it has learned of a lower rate since the coordinator learned what it granted by.
+    const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count();
+    revision = std::max(revision + 1, static_cast<std::uint64_t>(std::max<decltype(ms)>(ms, 0)));
+  }
+  plan.dealing = ratelimit::LeaseDealing{slots, revision};
+  plan.next = std::move(next);
+}
+
+void LimitBook::PlanStatically(Entry& entry) const {
+  auto& plan = entry.plan;
+  if (auto dealing = DealingOf(*snapshot_, entry.limit.name)) {
+    plan.dealing = std::move(*dealing);
   } else if (!entry.limiter) {
     plan.dealing = ratelimit::PartitionDealing{};
   } else if (auto* kept = std::get_if<ratelimit::PartitionDealing>(&plan.dealing)) {
@@ -138,8 +160,20 @@ void LimitBook::PlanShares(Entry& entry, runtime::WallTime now) const {
       std::erase_if(topic.owned, [&](std::uint32_t number) { return !owned.contains({topic.name, number}); });
     }
   }
-  plan.rate = entry.limit.max_rate;
-  plan.burst = ToRateLimit(entry.limit.burst);
+  plan.next = NextOf(entry.limit.name);
+  if (!plan.next) return;
+  auto dealing = DealingOf(*scheduled_, entry.limit.name);
+  plan.next->dealing = dealing ? std::move(*dealing) : plan.dealing;
+}
+
+/// What the scheduled revision makes of a limit, but for its dealing.
+std::optional<ratelimit::Plan::Next> LimitBook::NextOf(const std::string& limit) const {
+  if (!scheduled_ || !scheduled_->effective_at) return std::nullopt;
+  const auto& limits = scheduled_->limits;
+  const auto found = std::find_if(limits.begin(), limits.end(), [&](const auto& one) { return one.name == limit; });
+  if (found == limits.end()) return std::nullopt;
+  return ratelimit::Plan::Next{
+      ratelimit::LabelAt(*scheduled_->effective_at), found->max_rate, ToRateLimit(found->burst), {}};
 }
 
 void LimitBook::Replan(runtime::WallTime now) {
@@ -182,6 +216,9 @@ std::vector<LimitBook::View> LimitBook::Views() const {
     View view{name, entry.limit, entry.limiter};
     if (const auto* lease = std::get_if<ratelimit::LeaseDealing>(&entry.plan.dealing)) {
       view.terms = {entry.plan.rate, lease->slots, lease->revision};
+      if (const auto& next = entry.plan.next) {
+        view.terms.next = {next->from, next->rate, std::get<ratelimit::LeaseDealing>(next->dealing).slots};
+      }
     }
     views.push_back(std::move(view));
   }

@@ -38,6 +38,7 @@ class LimitBook final : public delivery::Limits {
 
   [[nodiscard]] std::shared_ptr<ratelimit::Limiter> Find(const std::string& limit) override;
   void OnSnapshot(const config::SnapshotPtr& snapshot, runtime::WallTime now) override;
+  void OnScheduled(const config::SnapshotPtr& snapshot, runtime::WallTime now) override;
   void OnGained(const std::vector<delivery::TopicPartition>& partitions, runtime::WallTime now) override;
   void OnRevoked(const std::vector<delivery::TopicPartition>& partitions, runtime::WallTime now) override;
   void OnPartitionCounts(const std::vector<std::pair<std::string, std::int32_t>>& counts,
@@ -66,17 +67,22 @@ class LimitBook final : public delivery::Limits {
   void Replan(runtime::WallTime now);
   void Retire(std::map<std::string, Entry>& removed, runtime::WallTime now);
   void PlanShares(Entry& entry, runtime::WallTime now) const;
-  [[nodiscard]] std::optional<std::variant<ratelimit::SlotDealing, ratelimit::PartitionDealing>> DealingOf(
-      const std::string& limit) const;
+  void PlanByLease(ratelimit::Plan& plan, const config::Limit& limit, runtime::WallTime now) const;
+  void PlanStatically(Entry& entry) const;
+  [[nodiscard]] std::optional<ratelimit::Plan::Next> NextOf(const std::string& limit) const;
+  /// nullopt: a count of partitions is not known.
+  [[nodiscard]] std::optional<ratelimit::Plan::Dealing> DealingOf(const config::Snapshot& snapshot,
+                                                                  const std::string& limit) const;
   /// The name of a partition in the dealing: there, one of the retry topic is a topic of its own.
   using DealtPartition = std::pair<std::string, std::uint32_t>;
   [[nodiscard]] DealtPartition InDealing(const delivery::TopicPartition& partition) const;
-  void AddRetryPartitions(const std::string& limit,
+  void AddRetryPartitions(const config::Snapshot& snapshot, const std::string& limit,
                           std::map<std::string, ratelimit::PartitionDealing::Topic>& topics) const;
 
   const Options options_;
   mutable std::mutex mutex_;
-  config::SnapshotPtr snapshot_;
+  config::SnapshotPtr snapshot_;   // in force
+  config::SnapshotPtr scheduled_;  // will be at its `effective_at`
   std::atomic<std::uint64_t> changes_{0};
   std::map<std::string, std::uint32_t> partition_counts_;
   std::set<delivery::TopicPartition> owned_;

@@ -4,15 +4,13 @@
 
 namespace posthorn::fleet {
 
-void UseAudit::SetTerms(const std::string& limit, const ratelimit::MaxRate& rate, ratelimit::Label now) {
-  const auto [place, first] = limits_.try_emplace(limit, Limit{rate, rate, now, {}});
+void UseAudit::SetTerms(const std::string& limit, const ratelimit::Terms& terms, ratelimit::Label now) {
+  const auto [place, first] = limits_.try_emplace(limit, Limit{terms, {}, {}});
   auto& known = place->second;
-  if (first || known.rate == rate) return;
-  // Of several changes in quick succession the highest counts for all.
-  const bool running = now < known.changed + kRunOn && known.rate < known.before;
-  if (!running) known.before = known.rate;
-  known.rate = rate;
-  known.changed = now;
+  // Those known stay where only they say what was before now: these windows are judged later.
+  if (first || known.terms.SameFrom(now, terms)) return;
+  known.before.push_back({known.terms, now + kRunOn});
+  known.terms = terms;
 }
 
 void UseAudit::Hear(ratelimit::Incarnation from, const ratelimit::LimitReport& report, ratelimit::Label now) {
@@ -30,11 +28,14 @@ std::uint64_t UseAudit::Close(ratelimit::Label label) {
       const auto& [w, by] = *limit.used.begin();
       std::int64_t sum = 0;
       for (const auto& [who, used] : by) sum += used;
-      std::int64_t total = limit.rate.Total(w);
-      if (w < limit.changed + kRunOn) total = std::max(total, limit.before.Total(w));
+      std::int64_t total = limit.terms.Total(w);
+      for (const auto& before : limit.before) {
+        if (w < before.until) total = std::max(total, before.terms.Total(w));
+      }
       if (sum > total) above += static_cast<std::uint64_t>(sum - total);
       limit.used.erase(limit.used.begin());
     }
+    std::erase_if(limit.before, [&](const Limit::Before& before) { return before.until < label - kWait; });
   }
   return above;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ratelimit/leases/messages.h"
 
@@ -15,7 +16,7 @@ namespace posthorn::fleet {
 class UseAudit {
  public:
   /// From this label on the limit is that; what was granted before runs on for a lease's length.
-  void SetTerms(const std::string& limit, const ratelimit::MaxRate& rate, ratelimit::Label now);
+  void SetTerms(const std::string& limit, const ratelimit::Terms& terms, ratelimit::Label now);
   void Forget(const std::string& limit) { limits_.erase(limit); }
   /// Left out when its label is nowhere near `now`.
   void Hear(ratelimit::Incarnation from, const ratelimit::LimitReport& report, ratelimit::Label now);
@@ -26,9 +27,12 @@ class UseAudit {
   static constexpr ratelimit::Label kWait = 3;    // for the reports
   static constexpr ratelimit::Label kRunOn = 12;  // a lease that was granted before, and clocks that differ
   struct Limit {
-    ratelimit::MaxRate rate;
-    ratelimit::MaxRate before;
-    ratelimit::Label changed = 0;
+    struct Before {
+      ratelimit::Terms terms;
+      ratelimit::Label until = 0;  // counts for labels before
+    };
+    ratelimit::Terms terms;
+    std::vector<Before> before;
     std::map<ratelimit::Label, std::map<ratelimit::Incarnation, std::int64_t>> used;
   };
   std::map<std::string, Limit> limits_;

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "config/sources/libcurl_basics.h"
 #include "worker/http/curl_target.h"
-#include "worker/http/libcurl_support.h"
 #include "worker/http/multi_handle.h"
 #include "worker/http/socket_poll.h"
 #include "worker/http/transfer.h"
@@ -376,7 +376,7 @@ class CurlSender::Engine final : public MultiHandle::Driver, public CurlTarget::
 };
 
 CurlSender::CurlSender(runtime::AsioLoop& loop, CurlSenderOptions options) {
-  StartLibcurl();
+  config::StartLibcurl();
   if (options.user_agent.empty()) options.user_agent = "posthorn/" POSTHORN_VERSION;
   engine_ = std::make_unique<Engine>(loop, std::move(options));
 }

@@ -1,54 +1,12 @@
 #include "worker/http/error_text.h"
 
-#include <openssl/x509_vfy.h>
-
-#include <cerrno>
+#include "config/sources/libcurl_basics.h"
 
 namespace posthorn::http {
 
 namespace {
 
 constexpr auto kTooLarge = static_cast<CURLcode>(100);  // CURLE_TOO_LARGE of libcurl 8.6 and newer
-
-std::string_view ConnectText(CURL* easy) {
-  long os_error = 0;
-  curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_error);
-  switch (os_error) {
-    case ECONNREFUSED:
-      return "connect refused";
-    case EHOSTUNREACH:
-    case ENETUNREACH:
-      return "connect: no route";
-    case ETIMEDOUT:
-      return "connect timed out";
-    case EMFILE:
-    case ENFILE:
-      return "connect: out of file descriptors";
-    case EADDRNOTAVAIL:
-      return "connect: out of local ports";
-    default:
-      return "connect failed";
-  }
-}
-
-std::string_view CertificateText(CURL* easy) {
-  long verify = 0;
-  curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verify);
-  switch (verify) {
-    case X509_V_ERR_HOSTNAME_MISMATCH:
-    case X509_V_OK:
-    case X509_V_ERR_UNSPECIFIED:  // where libcurl leaves it when its own check of the name fails
-      return "TLS: certificate is for another name";
-    case X509_V_ERR_CERT_HAS_EXPIRED:
-      return "TLS: certificate expired";
-    case X509_V_ERR_CERT_NOT_YET_VALID:
-      return "TLS: certificate not yet valid";
-    case X509_V_ERR_CERT_REVOKED:
-      return "TLS: certificate revoked";
-    default:
-      return "TLS: certificate not trusted";
-  }
-}
 
 }  // namespace
 
@@ -59,14 +17,14 @@ std::string_view ErrorText(CURL* easy, CURLcode code) {
     case CURLE_COULDNT_RESOLVE_HOST:
       return "dns: not found";
     case CURLE_COULDNT_CONNECT:
-      return ConnectText(easy);
+      return config::ConnectText(easy);
     case CURLE_GOT_NOTHING:
       return "connection closed before an answer";
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:
       return "connection reset before an answer";
     case CURLE_PEER_FAILED_VERIFICATION:
-      return CertificateText(easy);
+      return config::CertificateText(easy);
     case CURLE_SSL_CACERT_BADFILE:
       return "TLS: ca file cannot be used";
     case CURLE_SSL_CERTPROBLEM:

@@ -2,9 +2,6 @@
 
 #include <curl/curl.h>
 
-#include <csignal>
-#include <mutex>
-
 namespace posthorn::http {
 
 bool Http2Available(std::string* why) {
@@ -18,18 +15,6 @@ bool Http2Available(std::string* why) {
                     : "http: 2 needs a libcurl built with HTTP/2, this one (" + version + ") is not";
   }
   return false;
-}
-
-void StartLibcurl() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    curl_global_init(CURL_GLOBAL_DEFAULT);
-    struct sigaction current {};
-    if (sigaction(SIGPIPE, nullptr, &current) == 0 && (current.sa_flags & SA_SIGINFO) == 0 &&
-        current.sa_handler == SIG_DFL) {
-      std::signal(SIGPIPE, SIG_IGN);
-    }
-  });
 }
 
 }  // namespace posthorn::http

@@ -9,9 +9,4 @@ namespace posthorn::http {
 /// Threads  Any.
 [[nodiscard]] bool Http2Available(std::string* why);
 
-/// Starts libcurl once per process. Ignores SIGPIPE when it still has its default action: TLS writes to a closed
-/// connection would end the process otherwise.
-/// Threads  Any; later calls return at once.
-void StartLibcurl();
-
 }  // namespace posthorn::http

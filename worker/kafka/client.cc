@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "config/sources/errand_thread.h"
 #include "worker/kafka/abandoned.h"
 #include "worker/runtime/log.h"
 
@@ -104,9 +105,11 @@ bool IsFor(Role role, const std::string& key) {
     case Role::kScan:
     case Role::kControlMember:
     case Role::kControlReader:
+    case Role::kDocuments:
       return !in(kProducerOnly);
     case Role::kProducer:
     case Role::kControlProducer:
+    case Role::kDocumentWriter:
       return !in(kConsumerOnly);
     case Role::kAdmin:
       return !in(kProducerOnly) && !in(kConsumerOnly);
@@ -140,6 +143,10 @@ const char* ToString(Role role) {
       return "control reader";
     case Role::kControlProducer:
       return "control producer";
+    case Role::kDocuments:
+      return "documents";
+    case Role::kDocumentWriter:
+      return "document writer";
   }
   return "";
 }
@@ -178,6 +185,10 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
     good = good && set_all({{"linger.ms", "5"}, {"message.timeout.ms", "30000"}, {"message.max.bytes", "1000000000"}});
   if (role == Role::kScan)
     good = good && set_all({{"queued.max.messages.kbytes", "8192"}, {"fetch.wait.max.ms", "10"}});
+  if (role == Role::kDocuments)
+    // How soon the end of the log shows, which makes a revision of what was read.
+    good =
+        good && set_all({{"fetch.wait.max.ms", config.embedded() ? "10" : "100"}, {"fetch.error.backoff.ms", "100"}});
   for (const auto& [key, value] : config.settings())
     if (IsFor(role, key) && !IsForMessagesOnly(role, key)) good = good && setter.Set(key, value);
 
@@ -218,7 +229,18 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
                             {"enable.auto.commit", "false"},
                             {"enable.auto.offset.store", "false"},
                             {"enable.partition.eof", "true"},
-                            {"auto.offset.reset", "earliest"}});
+                            {"auto.offset.reset", "earliest"},
+                            {"isolation.level", "read_committed"}});
+  }
+  if (role == Role::kDocuments) {
+    good = good && set_all({{"group.id", config.fleet()},
+                            {"enable.auto.commit", "false"},
+                            {"enable.auto.offset.store", "false"},
+                            {"enable.partition.eof", "true"},
+                            // A position that is gone means another log, which is read from its beginning.
+                            {"auto.offset.reset", "error"},
+                            {"isolation.level", "read_committed"}});
+    setter.Try("fetch.queue.backoff.ms", "10");
   }
   if (role == Role::kControlMember || role == Role::kControlReader) {
     good = good && set_all({{"group.id", config.fleet() + ".@control"},
@@ -249,6 +271,15 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
     good = good && set_all({{"enable.idempotence", "true"}});
     rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
   }
+  if (role == Role::kDocumentWriter) {
+    good = good && set_all({{"enable.idempotence", "true"},
+                            {"linger.ms", "0"},
+                            {"message.max.bytes", "1000000000"},
+                            {"message.timeout.ms", "10000"},
+                            // What a writer that died leaves open holds up readers for as long.
+                            {"transaction.timeout.ms", "10000"}});
+    rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_ERROR);
+  }
   rd_kafka_conf_set_log_cb(conf.get(), &LogLine);
   if (!good) return nullptr;
   return conf;
@@ -256,7 +287,8 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error) {
 
 ClientPtr NewClient(ConfPtr conf, Role role, std::string& error) {
   std::array<char, 512> text{};
-  const auto type = role == Role::kProducer || role == Role::kControlProducer ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER;
+  const bool writes = role == Role::kProducer || role == Role::kControlProducer || role == Role::kDocumentWriter;
+  const auto type = writes ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER;
   ClientPtr client(rd_kafka_new(type, conf.get(), text.data(), text.size()));
   if (client == nullptr) {
     error = text.data();
@@ -270,6 +302,15 @@ ClientPtr NewClient(const ClientConfig& config, Role role, std::string& error) {
   ConfPtr conf = BuildConf(config, role, error);
   if (conf == nullptr) return nullptr;
   return NewClient(std::move(conf), role, error);
+}
+
+bool DestroyWithin(std::chrono::milliseconds patience, ClientPtr client, const std::string& what) {
+  config::ErrandThread thread;
+  thread.Post([raw = client.release()](const std::stop_token&) { rd_kafka_destroy(raw); });
+  if (thread.Stop(patience)) return true;
+  clients_abandoned = true;
+  runtime::Log(runtime::LogLevel::kWarning, "librdkafka does not end a client: it is left behind", {{"client", what}});
+  return false;
 }
 
 std::optional<std::string> ReadBack(const rd_kafka_conf_t* conf, const std::string& key) {

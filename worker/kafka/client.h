@@ -2,6 +2,7 @@
 
 // Private to this room: from a ClientConfig to librdkafka clients.
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,8 @@ enum class Role {
   kControlMember,    // member of the group of coordinators, reads the demand it is given
   kControlReader,    // reads all grants, in no group
   kControlProducer,  // as kProducer, at once, for what is soon of no use
+  kDocuments,        // follows a topic of documents, in no group
+  kDocumentWriter,   // writes to one in transactions, see document_writer.h
 };
 const char* ToString(Role role);
 
@@ -33,6 +36,10 @@ ConfPtr BuildConf(const ClientConfig& config, Role role, std::string& error);
 /// A client with `conf` (events of it are polled, its log lines go to runtime::Log); null and `error` set on failure.
 ClientPtr NewClient(ConfPtr conf, Role role, std::string& error);
 ClientPtr NewClient(const ClientConfig& config, Role role, std::string& error);
+
+/// Destroys a client, and abandons it (abandoned.h) when that takes longer than `patience`; a warning names `what`.
+/// True: it is destroyed.
+bool DestroyWithin(std::chrono::milliseconds patience, ClientPtr client, const std::string& what);
 
 /// Value of a property as librdkafka has it (tests).
 std::optional<std::string> ReadBack(const rd_kafka_conf_t* conf, const std::string& key);

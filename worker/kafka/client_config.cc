@@ -26,7 +26,7 @@ constexpr std::array kReserved{
     Reserved{"enable.idempotence", "true", "dead letters and states must not be written twice or out of order"},
     Reserved{"acks", "all", "a dead letter counts only when all in-sync replicas have it"},
     Reserved{"request.required.acks", "all", "a dead letter counts only when all in-sync replicas have it"},
-    Reserved{"transactional.id", "", "no transactions are used"},
+    Reserved{"transactional.id", "", "Posthorn names its transactions itself"},
     Reserved{"check.crcs", "true", "broken messages must be noticed"},
     Reserved{"allow.auto.create.topics", "false", "asking for a topic must not create it"},
     Reserved{"group.protocol", "classic", "only the classic protocol is known to keep partitions in order here"},
@@ -69,6 +69,13 @@ ClientConfig ClientConfig::ForControl(const config::Deployment& deployment) {
   return result;
 }
 
+ClientConfig ClientConfig::ForSubscriptions(const config::Deployment& deployment, bool embedded) {
+  ClientConfig result = From(deployment, embedded);
+  if (!deployment.source.kafka_topic.kafka.empty()) result.settings_ = deployment.source.kafka_topic.kafka;
+  result.static_member_ = false;
+  return result;
+}
+
 std::vector<std::string> ClientConfig::Faults() const {
   std::vector<std::string> faults;
   if (fleet_.empty()) faults.emplace_back("fleet: must be set");
@@ -103,8 +110,9 @@ std::vector<std::string> ClientConfig::Faults() const {
                      ")");
   if (!faults.empty()) return faults;
   // What depends on several settings at once only shows when a client is made. This opens no connection yet.
-  for (const Role role : {Role::kMember, Role::kReader, Role::kAdmin, Role::kProducer, Role::kScan,
-                          Role::kControlMember, Role::kControlReader, Role::kControlProducer}) {
+  for (const Role role :
+       {Role::kMember, Role::kReader, Role::kAdmin, Role::kProducer, Role::kScan, Role::kControlMember,
+        Role::kControlReader, Role::kControlProducer, Role::kDocuments, Role::kDocumentWriter}) {
     std::string error;
     ConfPtr conf = BuildConf(*this, role, error);
     if (conf != nullptr) {

@@ -24,6 +24,9 @@ class ClientConfig {
   /// For the control topics: the deployment's `control.kafka` where it is given, otherwise its `kafka`.
   static ClientConfig ForControl(const config::Deployment& deployment);
 
+  /// For the subscriptions' topic: its own `kafka` where it is given, otherwise the deployment's.
+  static ClientConfig ForSubscriptions(const config::Deployment& deployment, bool embedded = false);
+
   /// Everything wrong with the settings, one sentence per fault, naming key, value (secrets masked) and rule. Empty:
   /// every client of this room can be made. Opens no connection.
   [[nodiscard]] std::vector<std::string> Faults() const;

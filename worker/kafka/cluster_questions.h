@@ -37,10 +37,14 @@ class ClusterQuestions {
   [[nodiscard]] std::optional<std::vector<std::optional<Offset>>> FirstSince(const std::string& topic,
                                                                              std::int32_t partitions,
                                                                              runtime::WallTime time);
+  /// A setting of a topic that is there, the brokers' default included.
+  [[nodiscard]] std::optional<std::string> TopicSetting(const std::string& topic, const std::string& key);
   /// How many members the fleet's group has: its workers, and static members whose session has not ended.
   [[nodiscard]] std::optional<std::size_t> Members();
 
   [[nodiscard]] const std::string& last_error() const;
+  /// Whether the last failure is that the user lacks a right, or is not let in.
+  [[nodiscard]] bool denied() const;
 
  private:
   struct Impl;

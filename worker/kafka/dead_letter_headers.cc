@@ -4,8 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include "config/rfc3339.h"
 #include "config/rules.h"
-#include "worker/runtime/rfc3339.h"
 
 namespace posthorn::kafka {
 namespace {
@@ -64,7 +64,7 @@ class FieldReader {
   std::optional<runtime::WallTime> Time(std::string_view name) {
     const auto text = Find(name);
     if (!text) return std::nullopt;
-    const auto time = runtime::ParseRfc3339(*text);
+    const auto time = config::ParseRfc3339(*text);
     if (!time) Wrong(name, "is no time");
     return time;
   }
@@ -98,8 +98,8 @@ HeaderList DeadLetterHeaders(const delivery::DeadLetter& letter) {
   add(kPartition, std::to_string(letter.partition.partition));
   add(kOffset, std::to_string(letter.record->source_offset()));
   add(kAttempts, std::to_string(letter.attempts));
-  if (letter.first_attempt) add(kFirstAttempt, runtime::FormatRfc3339(*letter.first_attempt));
-  if (letter.last_attempt) add(kLastAttempt, runtime::FormatRfc3339(*letter.last_attempt));
+  if (letter.first_attempt) add(kFirstAttempt, config::FormatRfc3339(*letter.first_attempt));
+  if (letter.last_attempt) add(kLastAttempt, config::FormatRfc3339(*letter.last_attempt));
   if (letter.last_status != 0)
     add(kLastStatus, std::to_string(letter.last_status));
   else if (!letter.last_error.empty())

@@ -10,6 +10,7 @@
 #include <map>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "config/model.h"
 #include "worker/kafka/client.h"
@@ -89,6 +90,14 @@ void EmbeddedBroker::KeepAnswer(const std::string& group, Request to) {
   rd_kafka_mock_broker_push_request_error_rtts(cluster, impl_->brokers,
                                                to == Request::kFetchOffsets ? kOffsetFetch : kOffsetCommit, 1,
                                                RD_KAFKA_RESP_ERR_NO_ERROR, kNever);
+}
+
+void EmbeddedBroker::HaveNoLeaders(int questions) {
+  constexpr std::int16_t kListOffsets = 2;
+  const std::vector<rd_kafka_resp_err_t> errors(static_cast<std::size_t>(questions),
+                                                RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION);
+  Breathe();
+  rd_kafka_mock_push_request_errors_array(impl_->cluster.get(), kListOffsets, errors.size(), errors.data());
 }
 
 }  // namespace posthorn::kafka

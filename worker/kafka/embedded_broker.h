@@ -29,6 +29,8 @@ class EmbeddedBroker {
   /// question for offsets, or to a write of them (tests).
   enum class Request { kFetchOffsets, kWriteOffsets };
   void KeepAnswer(const std::string& group, Request to);
+  /// The next so many questions for the bounds of partitions are answered as while a leader is being elected (tests).
+  void HaveNoLeaders(int questions);
 
  private:
   struct Impl;

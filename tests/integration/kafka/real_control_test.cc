@@ -249,7 +249,7 @@ template <typename Message>
 std::vector<std::string> Unreadable(const Message& message) {
   const std::string good = fleet::Encode(message);
   std::string newer = good;
-  ++newer[3];
+  newer[3] = '\x7f';  // the version
   std::string damaged = good;
   damaged.back() = static_cast<char>(damaged.back() ^ 1);
   return {"{\"not\": \"ours\"}", newer, damaged};

@@ -92,6 +92,8 @@ TEST_F(TopicReaderTest, TheClusterTellsPartitionsAndBounds) {
   ASSERT_NE(cluster, nullptr) << error;
   EXPECT_EQ(cluster->Partitions("letters"), 2);
   EXPECT_EQ(cluster->Bounds({"letters", 0}), std::pair(Offset{0}, Offset{200})) << cluster->last_error();
+  broker_->HaveNoLeaders(3);
+  EXPECT_EQ(cluster->Bounds({"letters", 0}), std::pair(Offset{0}, Offset{200})) << cluster->last_error();
   broker_->SetDown(true);
   const auto impatient = ClusterQuestions::Create(Config(), 200ms, error);
   EXPECT_FALSE(impatient->Partitions("letters"));

@@ -3,7 +3,7 @@
 import checks
 import posthorn_system as system
 
-LIMIT_SECONDS = 130
+LIMIT_SECONDS = 200
 OWN_BROKER = True
 MESSAGES = 12_000
 RATE = 300

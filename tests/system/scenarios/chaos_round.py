@@ -5,7 +5,7 @@ import random
 
 import chaos
 
-LIMIT_SECONDS = 130
+LIMIT_SECONDS = 200
 OWN_BROKER = chaos.BROKERS
 
 

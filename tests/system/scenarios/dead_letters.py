@@ -12,11 +12,7 @@ RATE = 30
 
 
 def command(test, *arguments, code=0):
-    """Runs `posthorn dead-letters ARGUMENTS --config`; its output."""
-    run = subprocess.run([str(system.BINARY), "dead-letters", *map(str, arguments), "--config", str(test.folder / "posthorn.yaml"), "--set",
-                          "instance=operator"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-    checks.require(run.returncode == code, f"dead-letters {' '.join(map(str, arguments))} ended with {run.returncode}:\n{run.stdout}{run.stderr}")
-    return run.stdout
+    return test.command("dead-letters", *arguments, code=code).stdout
 
 
 def objects(test, *arguments):

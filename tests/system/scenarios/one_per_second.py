@@ -16,19 +16,19 @@ def run(test):
         {"name": "billing", "topic": topic, "endpoint": sink.endpoint, "max_rate": "1/s"}, instances=3), 1)
     test.fleet_of(3)
     # Every worker must own partitions: a slot without messages would leave its seconds empty.
-    def owned():
-        counts = [worker.metric("posthorn_group_partitions_owned") for worker in test.workers]
-        return sum(counts) == 12 and min(counts) > 0
+    test.await_owned(12)
+    judge(test, sink, system.next_label() + 1)
+    checks.require(all(worker.counted["billing"] for worker in test.workers), "a worker never had its turn")
 
-    system.eventually("all partitions have an owner, every worker some", owned, within=30)
-    first = system.next_label() + 1
+
+def judge(test, sink, first):
+    """One attempt in each of the SECONDS from label `first` on."""
     system.await_label(first + SECONDS - 1)
 
     labels = test.labels("billing")
     test.say(f"attempts by label: {dict(sorted(labels.items()))}")
     checks.never_above(test.rates, labels)
     checks.exactly(labels, 1, first, first + SECONDS - 1)
-    checks.require(all(worker.counted["billing"] for worker in test.workers), "a worker never had its turn")
     within = [request for request in sink.requests() if first <= request.second < first + SECONDS]
     checks.require(abs(len(within) - SECONDS) <= 1, f"{len(within)} requests at the sink in {SECONDS} seconds")
     test.none_has_ended()

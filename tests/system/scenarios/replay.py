@@ -3,7 +3,6 @@
 import collections
 import datetime
 import re
-import subprocess
 
 import checks
 import posthorn_system as system
@@ -14,11 +13,7 @@ RATE = 400
 
 
 def command(test, *arguments, code=0):
-    """Runs `posthorn ARGUMENTS --config`; its output."""
-    run = subprocess.run([str(system.BINARY), *map(str, arguments), "--config", str(test.folder / "posthorn.yaml"), "--set", "instance=operator"],
-                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-    checks.require(run.returncode == code, f"posthorn {' '.join(map(str, arguments))} ended with {run.returncode}:\n{run.stdout}{run.stderr}")
-    return run.stdout
+    return test.command(*arguments, code=code).stdout
 
 
 def total(output):

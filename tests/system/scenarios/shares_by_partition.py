@@ -19,10 +19,8 @@ def run(test):
     test.fleet_of(3, prefix="any")
 
     def settled(members):
-        def owned():
-            counts = [worker.metric("posthorn_group_partitions_owned") for worker in test.workers if worker.running]
-            return len(counts) == members and sum(counts) == PARTITIONS and min(counts) > 0
-        system.eventually(f"{members} workers own all {PARTITIONS} partitions", owned, within=40)
+        checks.require(sum(worker.running for worker in test.workers) == members, f"there are not {members} workers")
+        test.await_owned(PARTITIONS)
         # What was gained counts from the next label that starts max_clock_offset later.
         return system.next_label() + 1
 

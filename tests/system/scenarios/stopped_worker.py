@@ -5,7 +5,7 @@ import threading
 import checks
 import posthorn_system as system
 
-LIMIT_SECONDS = 130
+LIMIT_SECONDS = 200
 MESSAGES = 10_000
 RATE = 300
 STOPPED_SECONDS = 20

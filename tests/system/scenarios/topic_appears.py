@@ -16,10 +16,6 @@ def run(test):
 
     def start(name):
         return test.worker(name, membership="dynamic", kafka__session__timeout__ms=6000)
-
-    def all_owned(partitions):
-        counts = [worker.metric("posthorn_group_partitions_owned") for worker in test.workers]
-        return sum(counts) == partitions and min(counts) > 0
     first = start("any-0")
     first.await_ready()
     system.eventually("requests hang", lambda: first.metric("posthorn_in_flight") > 0, within=30)
@@ -27,11 +23,11 @@ def run(test):
     system.eventually("the first gives partitions up", lambda: "partitions revoked" in first.output(), within=30, every=0.02)
     test.broker.create_topic(late, 3)
     test.say("the topic is there")
-    system.eventually("all partitions have an owner", lambda: all_owned(9), within=30)
+    test.await_owned(9)
     test.produce(late, 30)
     sink.set(latency_ms=0)
     start("any-2")
-    system.eventually("the third worker has its part", lambda: all_owned(9), within=30)
+    test.await_owned(9)
     system.eventually("everything is delivered", lambda: len(sink.delivered("billing")) == 600 and len(sink.delivered("late")) == 30, within=30)
     test.none_has_ended()
     for worker in test.workers:

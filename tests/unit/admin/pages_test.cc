@@ -140,7 +140,7 @@ TEST_F(PagesTest, ASubscriptionWithoutLimitOrErrorHasNulls) {
 TEST_F(PagesTest, EndpointsAreShownWithoutWhatMayBeSecret) {
   Run();
   const auto body = SubscriptionsPage(*worker.View(), {}).body;
-  EXPECT_THAT(body, Not(HasSubstr("secret")));
+  EXPECT_THAT(body, Not(HasSubstr("hunter2")));
   EXPECT_EQ(json::parse(body).at("subscriptions").at(0).at("endpoint").as_string(),
             "https://billing.example:8443/hooks/orders");
 }
@@ -232,8 +232,8 @@ TEST_F(PagesTest, ConfigShowsTheRunningRevisionAndTheRefusedOne) {
   const auto body = ConfigPage(*worker.View(), {}).body;
   EXPECT_THAT(
       body,
-      StartsWith("# running revision 0123abcd, number 7, accepted 0 s ago\n# refused revision feed, the newest one:\n"
-                 "#   subs.yaml:3:5"));
+      StartsWith("# running revision 0123abcd, number 7, accepted 0 s ago\n# refused revision feed, number 8, the "
+                 "newest one:\n#   subs.yaml:3:5"));
   EXPECT_THAT(body, HasSubstr("name: billing"));
 
   const auto page = Get(ConfigPage, {"/config", {{"format", "json"}}});
@@ -251,9 +251,11 @@ TEST_F(PagesTest, FaultsOfOthersCannotLeaveTheirComment) {
 }
 
 TEST_F(PagesTest, ConfigBeforeTheFirstRevisionSaysSo) {
-  worker.watch.source_failure = "subs.yaml: No such file or directory";
-  EXPECT_EQ(ConfigPage(*worker.View(), {}).body,
-            "# no revision was accepted yet\n# the source cannot be read: subs.yaml: No such file or directory\n");
+  worker.watch.source = "file subs.yaml";
+  worker.watch.source_failure = "No such file or directory";
+  EXPECT_EQ(
+      ConfigPage(*worker.View(), {}).body,
+      "# no revision was accepted yet\n# the source, file subs.yaml, cannot be read: No such file or directory\n");
 }
 
 // ---- /readyz
@@ -276,6 +278,26 @@ TEST_F(PagesTest, ARefusedRevisionBesideARunningOneIsReady) {
   worker.watch.newest_refused = true;
   worker.watch.last_refused = config::Refusal{"feed", "", {{}}};
   EXPECT_EQ(ReadyPage(*worker.View()).status, 200);
+}
+
+TEST_F(PagesTest, ReadyWithTheLastGoodRevisionAndSaysSo) {
+  Run();
+  worker.watch.last_good = true;
+  worker.watch.source_failure = "connection refused";
+  worker.watch.cache_failure = "no space";
+  auto scheduled = std::make_shared<config::Snapshot>();
+  scheduled->digest = "feed";
+  scheduled->effective_at = ratelimit::StartOf(1'795'248'930);
+  worker.watch.scheduled = scheduled;
+  const auto page = ReadyPage(*worker.View());
+  EXPECT_EQ(page.status, 200);
+  for (const char* text : {"the last good revision runs", "connection refused", "no space", "2026-11-21T08:15:30"}) {
+    EXPECT_THAT(page.body, HasSubstr(text));
+  }
+  EXPECT_THAT(ConfigPage(*worker.View(), {}).body, HasSubstr("# revision feed is in force from 2026-11-21T08:15:30"));
+  const auto json = Get(ConfigPage, {"/config", {{"format", "json"}}});
+  EXPECT_EQ(json.at("scheduled").at("digest").as_string(), "feed");
+  EXPECT_TRUE(json.at("last_good").as_bool());
 }
 
 TEST_F(PagesTest, NotReadyOutsideOfTheGroup) {

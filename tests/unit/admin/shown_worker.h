@@ -100,7 +100,7 @@ struct ShownWorker {
     auto config = std::make_shared<config::Subscription>();
     config->name = name;
     config->topic = "orders";
-    config->endpoint = "https://user:secret@billing.example:8443/hooks/orders?token=secret#top";
+    config->endpoint = "https://user:hunter2@billing.example:8443/hooks/orders?token=hunter2#top";
     config->limit = limit;
     auto shared = std::make_shared<delivery::SubscriptionShared>(name, config->max_in_flight, 2);
     subscriptions.push_back({config, shared, {}, {}});

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "worker/runtime/rfc3339.h"
+#include "config/rfc3339.h"
 
 namespace posthorn::cli {
 namespace {
@@ -13,7 +13,7 @@ using ::testing::Not;
 constexpr const char* kWritten = "2026-11-21T08:15:30.042Z";
 
 std::int64_t Ms(const char* time) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(runtime::ParseRfc3339(time)->time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(config::ParseRfc3339(time)->time_since_epoch()).count();
 }
 
 FoundLetter Letter(std::optional<std::string_view> value = "{\"number\":1}", const char* error = "") {
@@ -81,7 +81,7 @@ TEST(DeadLetterViewTest, JsonIsOneObjectPerLine) {
 
 TEST(LetterFilterTest, EachConditionCounts) {
   const auto letter = Letter();
-  const auto written = *runtime::ParseRfc3339(kWritten);
+  const auto written = *config::ParseRfc3339(kWritten);
   LetterFilter filter;
   EXPECT_TRUE(filter.Matches(letter));
   EXPECT_TRUE(filter.Matches(Foreign()));

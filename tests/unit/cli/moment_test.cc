@@ -2,22 +2,22 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/runtime/rfc3339.h"
+#include "config/rfc3339.h"
 
 namespace posthorn::cli {
 namespace {
 
-const auto kNow = *runtime::ParseRfc3339("2026-11-21T12:00:00Z");
+const auto kReference = *config::ParseRfc3339("2026-11-21T12:00:00Z");
 
 TEST(MomentTest, ATimeOrHowLongAgo) {
   std::string why;
-  EXPECT_EQ(ParseMoment("2026-11-21T08:15:30+01:00", kNow, &why), runtime::ParseRfc3339("2026-11-21T07:15:30Z"));
-  EXPECT_EQ(ParseMoment("10min", kNow, &why), kNow - std::chrono::minutes(10));
-  EXPECT_EQ(ParseMoment("36h", kNow, &why), kNow - std::chrono::hours(36));
-  EXPECT_EQ(ParseMoment("876000h", kNow, &why), runtime::WallTime()) << "not before 1970";
+  EXPECT_EQ(ParseMoment("2026-11-21T08:15:30+01:00", kReference, &why), config::ParseRfc3339("2026-11-21T07:15:30Z"));
+  EXPECT_EQ(ParseMoment("10min", kReference, &why), kReference - std::chrono::minutes(10));
+  EXPECT_EQ(ParseMoment("36h", kReference, &why), kReference - std::chrono::hours(36));
+  EXPECT_EQ(ParseMoment("876000h", kReference, &why), runtime::WallTime()) << "not before 1970";
   for (const auto* text : {"", "yesterday", "10", "-5s", "2026-11-21"}) {
     why.clear();
-    EXPECT_FALSE(ParseMoment(text, kNow, &why)) << text;
+    EXPECT_FALSE(ParseMoment(text, kReference, &why)) << text;
     EXPECT_FALSE(why.empty());
   }
 }

@@ -58,6 +58,26 @@ TEST(EffectiveTest, DeploymentReadsBackAsTheSame) {
   EXPECT_THAT(yaml, HasSubstr("# slot: 3\n"));
 }
 
+TEST(EffectiveTest, OneSourceReadsBackAsTheSame) {
+  for (const char* source :
+       {"{ central_dogma: { url: 'http://d', project: p, repository: r, path: '/**', token: file:/t }, cache: /c }",
+        "{ kafka_topic: { name: t } }", "{ etcd: { url: 'http://e', prefix: /p/, user: u, password: file:/p } }",
+        "{ etcd: { url: 'https://e', prefix: /p/, certificate: /c.pem, key: /k.pem } }",
+        "{ url: { url: 'http://u/x.yaml', headers: { authorization: file:/h } } }"}) {
+    const auto loaded =
+        LoadText(std::string("fleet: f\nkafka: { bootstrap.servers: h:1 }\nsubscriptions: ") + source + "\n");
+    ASSERT_TRUE(loaded) << ToString(loaded.faults);
+    const std::string yaml = EffectiveYaml(*loaded.value);
+    const auto again = LoadText(yaml);
+    ASSERT_TRUE(again) << ToString(again.faults) << yaml;
+    EXPECT_EQ(again.value, loaded.value) << yaml;
+  }
+  const auto hidden = LoadText(
+      "fleet: f\nkafka: { bootstrap.servers: h:1 }\n"
+      "subscriptions: { url: { url: 'http://u/?t=hunter2', headers: { a: hunter2 } } }\n");
+  EXPECT_THAT(EffectiveYaml(*hidden.value), Not(HasSubstr("hunter2")));
+}
+
 TEST(EffectiveTest, NamesEveryOption) {
   const std::string deployment = EffectiveYaml(*LoadText(kDeploymentText).value);
   const std::string subscriptions = EffectiveYaml(*LoadOne(kAll, {}, FakeEnvironment({{"V", "w"}})).value);

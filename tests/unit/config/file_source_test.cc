@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <thread>
@@ -76,6 +78,11 @@ void SwapConfigMap(const TempDirectory& dir, const std::string& stamp) {
   fs::rename(dir / "..data_tmp", dir / "..data");
 }
 
+// A program as people run it; those of the base system alone: editors are imitated.
+void Run(const TempDirectory& dir, const std::string& command) {
+  ASSERT_EQ(std::system(("cd '" + dir.path().string() + "' && " + command).c_str()), 0) << command;
+}
+
 struct Change {
   const char* name;
   std::function<void(const TempDirectory&)> make;
@@ -83,18 +90,11 @@ struct Change {
 
 // Each leaves `new` in f.yaml, in a way of its own.
 const std::vector<Change> kChanges{
-    {"TruncateAndWrite", [](const TempDirectory& d) { d.Write("f.yaml", "new"); }},
-    {"RenameOver",
-     [](const TempDirectory& d) {
-       d.Write("x.tmp", "new");
-       fs::rename(d / "x.tmp", d / "f.yaml");
-     }},
-    {"SedInPlace",
-     [](const TempDirectory& d) {
-       d.Write("sedAbCdEf", "new");
-       fs::permissions(d / "sedAbCdEf", fs::perms::owner_all);
-       fs::rename(d / "sedAbCdEf", d / "f.yaml");
-     }},
+    {"Redirected", [](const TempDirectory& d) { Run(d, "printf new > f.yaml"); }},
+    {"CopyOver", [](const TempDirectory& d) { Run(d, "printf new > x.tmp && cp x.tmp f.yaml"); }},
+    {"RenameOver", [](const TempDirectory& d) { Run(d, "printf new > x.tmp && mv x.tmp f.yaml"); }},
+    {"SedInPlace", [](const TempDirectory& d) { Run(d, "sed -i s/old/new/ f.yaml"); }},
+    {"LinkSetAnew", [](const TempDirectory& d) { Run(d, "printf new > target && ln -sf target f.yaml"); }},
     {"Vim",
      [](const TempDirectory& d) {
        d.Write("4913", "");
@@ -115,12 +115,6 @@ const std::vector<Change> kChanges{
        fs::remove(d / "f.yaml");
        d.Write("f.yaml", "new");
      }},
-    {"SymlinkSetAnew",
-     [](const TempDirectory& d) {
-       d.Write("target", "new");
-       fs::create_symlink("target", d / "l.tmp");
-       fs::rename(d / "l.tmp", d / "f.yaml");
-     }},
     {"MappedWrite",
      [](const TempDirectory& d) {
        const int fd = open((d / "f.yaml").c_str(), O_RDWR);
@@ -136,6 +130,15 @@ const std::vector<Change> kChanges{
        d.Write("f.yaml", "new");
        fs::remove_all(d.path().string() + ".old");
      }},
+    {"DirectorySwappedByRename",
+     [](const TempDirectory& d) {
+       const std::string other = d.path().string() + ".new";
+       fs::create_directory(other);
+       std::ofstream(other + "/f.yaml") << "new";
+       fs::rename(d.path(), d.path().string() + ".old");
+       fs::rename(other, d.path());
+       fs::remove_all(d.path().string() + ".old");
+     }},
     {"DirectoryRemovedAndBack",
      [](const TempDirectory& d) {
        fs::remove_all(d.path());
@@ -144,6 +147,7 @@ const std::vector<Change> kChanges{
      }},
 };
 
+// By looking alone: also what there is on file systems where inotify tells nothing (FUSE, NFS).
 class FileChangeTest : public ::testing::TestWithParam<std::tuple<Change, bool, bool>> {};
 
 TEST_P(FileChangeTest, IsSeen) {
@@ -329,6 +333,42 @@ TEST(PathWatchTest, KnowsWhoWritesAndHasNotClosed) {
   EXPECT_FALSE(watch.Writing());
   dir.Write("another.yaml", "x");
   EXPECT_FALSE(watch.Drain());
+}
+
+// The instances of a user, or the descriptors of a process, are used up.
+TEST(PathWatchTest, WithoutAnInstanceItIsSilent) {
+  const TempDirectory dir;
+  dir.Write("s.yaml", "old");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 3;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  PathWatch watch(true);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(watch.descriptor(), -1);
+  watch.Follow((dir / "s.yaml").string());
+  dir.Write("s.yaml", "new");
+  EXPECT_FALSE(watch.Drain());
+  EXPECT_FALSE(watch.Writing());
+}
+
+// The worst of writers: empties the file and fills it piece by piece. While it has the file open it is waited for.
+TEST(FileSourceTest, NoRevisionOfAFileWrittenInPlaceIsTorn) {
+  const TempDirectory dir;
+  dir.Write("f.yaml", "a");
+  Follower follower(dir / "f.yaml", kEventsOnly);
+  follower.Await("f.yaml", "a");
+  for (int i = 0; i < 20; ++i) {
+    const std::string piece(3000, static_cast<char>('b' + i));
+    std::thread writer([&] {
+      std::ofstream file(dir / "f.yaml", std::ios::binary | std::ios::trunc);
+      for (int part = 0; part < 5; ++part) file << piece << std::flush;
+    });
+    ASSERT_TRUE(std::holds_alternative<Changed>(follower.Next()));
+    EXPECT_EQ(follower.files().at("f.yaml"), piece + piece + piece + piece + piece);
+    writer.join();
+  }
 }
 
 TEST(FileSourceTest, StopEndsAWaitingCall) {

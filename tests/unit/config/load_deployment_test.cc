@@ -17,6 +17,10 @@ std::vector<std::string> Paths(const std::vector<Fault>& faults) {
   return paths;
 }
 
+Loaded<Deployment> LoadFrom(const std::string& subscriptions) {
+  return LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\nsubscriptions: " + subscriptions + "\n");
+}
+
 TEST(LoadDeploymentTest, WholeFile) {
   const auto loaded = LoadText(R"(
 fleet: orders
@@ -49,7 +53,8 @@ max_clock_offset: 50ms
   EXPECT_EQ(d.kafka.at("enable.idempotence"), "true");
   EXPECT_THAT(d.secret_kafka, ElementsAre("sasl.password"));
   EXPECT_EQ(d.admin, "127.0.0.1:8080");
-  EXPECT_EQ(d.subscriptions_file, "subscriptions.yaml");
+  EXPECT_EQ(d.source.file, "subscriptions.yaml");
+  EXPECT_EQ(d.source.kind, SourceKind::kFile);
   EXPECT_EQ(d.shards, 2u);
   EXPECT_EQ(d.memory, 128u << 20);
   EXPECT_EQ(d.shutdown_timeout, Milliseconds(10'000));
@@ -89,7 +94,7 @@ TEST(LoadDeploymentTest, OverridesReplaceAndAdd) {
   EXPECT_EQ(loaded.value->kafka.at("bootstrap.servers"), "other:1");
   EXPECT_EQ(loaded.value->kafka.at("client.id"), "me");
   EXPECT_EQ(loaded.value->log_level, "debug");
-  EXPECT_EQ(loaded.value->subscriptions_file, "x=y.yaml");
+  EXPECT_EQ(loaded.value->source.file, "x=y.yaml");
   EXPECT_EQ(loaded.value->admin, "");
 }
 
@@ -129,21 +134,79 @@ TEST(LoadDeploymentTest, OnlyWordsOfTheTableOverride) {
 TEST(LoadDeploymentTest, AllFaultsAtOnce) {
   const auto faults = LoadText(
                           "instance: ${NONE}\nkafka: { group.id: x }\nshards: 0\nmemory: 5\nunknown_thing: 1\n"
-                          "shares: dynamic\nsubscriptions: { etcd: { url: x } }\nlog: loud\n")
+                          "shares: dynamic\nsubscriptions: { etcd: { url: 'http://x' } }\nlog: loud\n")
                           .faults;
-  EXPECT_THAT(Paths(faults), ::testing::UnorderedElementsAre("fleet", "instance", "kafka.group.id",
-                                                             "kafka.bootstrap.servers", "shards", "memory",
-                                                             "unknown_thing", "shares", "subscriptions.etcd", "log"));
+  EXPECT_THAT(Paths(faults), ::testing::UnorderedElementsAre(
+                                 "fleet", "instance", "kafka.group.id", "kafka.bootstrap.servers", "shards", "memory",
+                                 "unknown_thing", "shares", "subscriptions.etcd.prefix", "log"));
 }
 
 TEST(LoadDeploymentTest, OneSourceIsNeeded) {
   EXPECT_THAT(Paths(LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\n").faults), ElementsAre("subscriptions"));
-  EXPECT_THAT(Paths(LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\nsubscriptions: {}\n").faults),
-              ElementsAre("subscriptions.file"));
-  EXPECT_THAT(Paths(LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\nsubscriptions:\n").faults),
-              ElementsAre("subscriptions.file"));
-  EXPECT_THAT(Paths(LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\nsubscriptions: { file: '' }\n").faults),
-              ElementsAre("subscriptions.file"));
+  EXPECT_THAT(Paths(LoadFrom("{}").faults), ElementsAre("subscriptions"));
+  EXPECT_THAT(Paths(LoadFrom("").faults), ElementsAre("subscriptions"));
+  EXPECT_THAT(Paths(LoadFrom("{ cache: /c }").faults), ElementsAre("subscriptions"));
+  EXPECT_THAT(Paths(LoadFrom("{ file: '' }").faults), ElementsAre("subscriptions.file"));
+  EXPECT_THAT(Paths(LoadFrom("{ etcd: }").faults), ElementsAre("subscriptions.etcd"));
+  EXPECT_THAT(Paths(LoadFrom("{ file: s.yaml, url: { url: 'http://x/' } }").faults), ElementsAre("subscriptions.url"));
+  EXPECT_TRUE(LoadFrom("{ file: '', url: { url: 'http://x/' } }"));
+}
+
+TEST(LoadDeploymentTest, EverySource) {
+  const auto dogma = LoadFrom(
+      "{ central_dogma: { url: 'http://dogma:36462/', project: delivery, repository: cfg, path: '/subscriptions/**', "
+      "token: file:/run/secrets/dogma }, cache: /var/lib/posthorn }");
+  ASSERT_TRUE(dogma) << ToString(dogma.faults);
+  EXPECT_EQ(dogma.value->source.kind, SourceKind::kCentralDogma);
+  EXPECT_EQ(dogma.value->source.central_dogma.url, "http://dogma:36462");
+  EXPECT_EQ(dogma.value->source.central_dogma.token, (Secret{"", "/run/secrets/dogma"}));
+  EXPECT_EQ(dogma.value->source.cache, "/var/lib/posthorn");
+
+  const auto topic = LoadFrom(
+      "{ kafka_topic: { name: orders.subscriptions, kafka: { bootstrap.servers: 'h:2', "
+      "sasl.password: hunter2 } } }");
+  ASSERT_TRUE(topic) << ToString(topic.faults);
+  EXPECT_EQ(topic.value->source.kind, SourceKind::kKafkaTopic);
+  EXPECT_EQ(topic.value->source.kafka_topic.kafka.at("bootstrap.servers"), "h:2");
+  EXPECT_THAT(topic.value->secret_kafka, ElementsAre("sasl.password"));
+  EXPECT_THAT(Paths(LoadFrom("{ kafka_topic: { name: t, kafka: { client.id: x } } }").faults),
+              ElementsAre("subscriptions.kafka_topic.kafka.bootstrap.servers"));
+
+  const auto etcd = LoadFrom("{ etcd: { url: 'http://etcd:2379', prefix: /posthorn/, user: u, password: hunter2 } }");
+  ASSERT_TRUE(etcd) << ToString(etcd.faults);
+  EXPECT_EQ(etcd.value->source.kind, SourceKind::kEtcd);
+  EXPECT_EQ(etcd.value->source.etcd.password.value, "hunter2");
+  EXPECT_THAT(Paths(LoadFrom("{ etcd: { url: 'http://etcd:2379', prefix: /p/, user: u } }").faults),
+              ElementsAre("subscriptions.etcd.user"));
+  const auto shown = LoadFrom("{ etcd: { url: 'https://etcd:2379', prefix: /p/, certificate: /c.pem, key: /k.pem } }");
+  ASSERT_TRUE(shown) << ToString(shown.faults);
+  EXPECT_EQ(shown.value->source.etcd.certificate, "/c.pem");
+  EXPECT_EQ(shown.value->source.etcd.key, "/k.pem");
+  EXPECT_THAT(Paths(LoadFrom("{ etcd: { url: 'https://etcd:2379', prefix: /p/, key: /k.pem } }").faults),
+              ElementsAre("subscriptions.etcd.key"));
+
+  const auto url = LoadFrom("{ url: { url: 'https://c/orders.yaml', headers: { authorization: file:/s } } }");
+  ASSERT_TRUE(url) << ToString(url.faults);
+  EXPECT_EQ(url.value->source.kind, SourceKind::kUrl);
+  EXPECT_EQ(url.value->source.url.every, Milliseconds(10'000));
+  EXPECT_EQ(url.value->source.url.headers.at("authorization").file, "/s");
+
+  const auto overridden = LoadText("fleet: f\nkafka: { bootstrap.servers: h:1 }\n",
+                                   {"subscriptions.url.url=http://x/", "subscriptions.url.headers.x.y=hunter2"});
+  ASSERT_TRUE(overridden) << ToString(overridden.faults);
+  EXPECT_EQ(overridden.value->source.url.headers.at("x.y").value, "hunter2");
+}
+
+TEST(LoadDeploymentTest, ASecretIsReadWhenItIsUsed) {
+  std::string why;
+  const auto environment = FakeEnvironment({}, {{"/t", "hunter2\r\n"}, {"/empty", "\n"}, {"/two", "a\nb"}});
+  EXPECT_EQ(ReadSecret({"plain", ""}, &why, environment), "plain");
+  EXPECT_EQ(ReadSecret({"", "/t"}, &why, environment), "hunter2");
+  EXPECT_EQ(ReadSecret({"", "/empty"}, &why, environment), std::nullopt);
+  EXPECT_THAT(why, HasSubstr("/empty"));
+  EXPECT_EQ(ReadSecret({"", "/two"}, &why, environment), std::nullopt);
+  EXPECT_EQ(ReadSecret({"", "/none"}, &why, environment), std::nullopt);
+  EXPECT_THAT(why, HasSubstr("/none: No such file"));
 }
 
 TEST(LoadDeploymentTest, SecretsNeverStandInFaults) {

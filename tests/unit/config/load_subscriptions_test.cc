@@ -130,7 +130,8 @@ colour: red
       "s.yaml:15:11: subscriptions[2].name: \"billing\": a subscription of this name stands in s.yaml:6",
       "s.yaml:18:12: subscriptions[2].limit: \"acme\": no such limit in `limits` (did you mean `Acme`?)",
       "s.yaml:20:5: ttl: the key stands here twice",
-      "s.yaml:21:1: colour: unknown key (known here: instances, allow_empty, defaults, limits, subscriptions)",
+      "s.yaml:21:1: colour: unknown key (known here: instances, effective_at, allow_empty, defaults, limits, "
+      "subscriptions)",
   };
   std::size_t at = 0;
   for (const std::string& line : lines) {
@@ -145,7 +146,7 @@ TEST(LoadSubscriptionsTest, EmptyIsRefusedUnlessAllowed) {
   for (const char* text : {"", "subscriptions: []\n", "subscriptions:\n", "instances: 2\n"}) {
     EXPECT_THAT(Only(LoadOne(text)).rule, HasSubstr("allow_empty")) << text;
   }
-  EXPECT_THAT(Only(LoadSubscriptions({})).rule, HasSubstr("allow_empty"));
+  EXPECT_THAT(ToString(Only(LoadSubscriptions({}))), ::testing::StartsWith("subscriptions: the source holds no doc"));
   EXPECT_THAT(Only(LoadOne("allow_empty: false\n")).rule, HasSubstr("allow_empty"));
   EXPECT_TRUE(LoadOne("allow_empty: true\n"));
   EXPECT_TRUE(LoadOne("allow_empty: true\nsubscriptions: []\n"));
@@ -232,7 +233,7 @@ TEST(LoadSubscriptionsTest, Http2NeedsItsCapability) {
 TEST(LoadSubscriptionsTest, VariablesAndSecretFiles) {
   const auto environment =
       FakeEnvironment({{"T", "7s"}, {"EMPTY", ""}, {"PAUSED", "true"}, {"TOKEN", "tok"}, {"P", "/run/s"}},
-                      {{"/run/s", "secret\r\n"}, {"/run/e", "\n"}});
+                      {{"/run/s", "hunter2\r\n"}, {"/run/e", "\n"}});
   const auto loaded = LoadOne(
       OneSubscription("    timeout: ${T}\n    ttl: ${NONE:-3h}\n    max_in_flight: ${EMPTY:-9}\n"
                       "    paused: \"${PAUSED}\"\n"
@@ -244,8 +245,8 @@ TEST(LoadSubscriptionsTest, VariablesAndSecretFiles) {
   EXPECT_EQ(s.ttl, Milliseconds(10'800'000));
   EXPECT_EQ(s.max_in_flight, 9u);
   EXPECT_TRUE(s.paused);
-  EXPECT_THAT(s.headers, ElementsAre(Pair("a", "x-tok-y"), Pair("b", "secret"), Pair("c", "${T}"), Pair("d", "$5"),
-                                     Pair("e", "secret")));
+  EXPECT_THAT(s.headers, ElementsAre(Pair("a", "x-tok-y"), Pair("b", "hunter2"), Pair("c", "${T}"), Pair("d", "$5"),
+                                     Pair("e", "hunter2")));
   EXPECT_THAT(s.secret_headers, ElementsAre("a", "b", "e"));
 
   for (const char* bad : {"${NONE}", "${T", "${}", "${A B}", "${:-x}"}) {
@@ -291,14 +292,25 @@ TEST(LoadSubscriptionsTest, SeveralDocumentsAreOneRevision) {
 
 TEST(LoadSubscriptionsTest, OnceOnlyKeysAndNamesAcrossDocuments) {
   const std::string one =
-      "instances: 2\nallow_empty: true\ndefaults: { ttl: 2h }\nlimits: { l: { max_rate: 1/s } }\nsubscriptions:\n" +
+      "instances: 2\neffective_at: 2026-11-21T08:15:30Z\nallow_empty: true\ndefaults: { ttl: 2h }\nlimits: { l: { "
+      "max_rate: 1/s } }\nsubscriptions:\n" +
       Item("a");
   const auto loaded = LoadSubscriptions({{"a.yaml", one}, {"b.yaml", one}});
-  EXPECT_THAT(loaded.faults, SizeIs(5)) << ToString(loaded.faults);
+  EXPECT_THAT(loaded.faults, SizeIs(6)) << ToString(loaded.faults);
   for (const Fault& fault : loaded.faults) {
     EXPECT_EQ(fault.file, "b.yaml");
     EXPECT_THAT(fault.rule, HasSubstr("a.yaml:"));
   }
+}
+
+TEST(LoadSubscriptionsTest, EffectiveAtIsAWholeSecond) {
+  const auto at = [](const std::string& text) {
+    return LoadOne(OneSubscription("", "effective_at: " + text + "\n")).value->effective_at;
+  };
+  EXPECT_EQ(LoadOne(OneSubscription("")).value->effective_at, std::nullopt);
+  EXPECT_EQ(at("'${NONE:-}'"), std::nullopt);
+  EXPECT_EQ(at("2026-11-21T08:15:30Z"), ratelimit::StartOf(1'795'248'930));
+  EXPECT_EQ(at("'2026-11-21T09:15:29.001+01:00'"), ratelimit::StartOf(1'795'248'930)) << "the next one";
 }
 
 TEST(LoadSubscriptionsTest, DigestIsOfNamesAndBytes) {

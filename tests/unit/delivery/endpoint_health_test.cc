@@ -1,5 +1,6 @@
 // The endpoint's health in virtual time: how fast it slows down, how fast it recovers, and what no history may break.
 #include "worker/delivery/endpoint_health.h"
+#include "tests/support/histories.h"
 
 #include <gtest/gtest.h>
 
@@ -221,7 +222,7 @@ TEST(EndpointHealthTest, WhatWasNotSentIsNotCounted) {
 
 /// Whatever comes, in whatever order.
 TEST(EndpointHealthTest, RandomHistories) {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::Histories(300u, 30u); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
     const auto below = [&](std::uint64_t n) { return random() % n; };

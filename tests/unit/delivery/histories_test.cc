@@ -6,6 +6,7 @@
 #include <random>
 #include <variant>
 
+#include "tests/support/histories.h"
 #include "tests/unit/delivery/dispatcher_fixture.h"
 
 namespace posthorn::delivery {
@@ -15,16 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kFirstSeed = 20'261'121;
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define POSTHORN_SLOW_BUILD
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(POSTHORN_SLOW_BUILD)
-constexpr std::uint64_t kHistories = 150;  // the plain build runs all of them
-#else
-constexpr std::uint64_t kHistories = 2'000;
-#endif
+constexpr std::uint64_t kHistories = test::Histories(2'000, 80);
 
 class History : DispatcherBench {
  public:

@@ -7,6 +7,7 @@
 #include <set>
 #include <variant>
 
+#include "tests/support/histories.h"
 #include "tests/unit/delivery/shard_fixture.h"
 
 namespace posthorn::delivery {
@@ -15,7 +16,7 @@ namespace {
 using config::Ordering;
 
 constexpr std::uint64_t kOrderingFirstSeed = 20'261'122;
-constexpr std::uint64_t kOrderingHistories = 1'000;
+constexpr std::uint64_t kOrderingHistories = test::Histories(1'000, 100);
 constexpr auto kWait = milliseconds(300);
 
 class OrderingHistory : public ShardTest {

@@ -6,6 +6,7 @@
 #include <random>
 #include <variant>
 
+#include "tests/support/histories.h"
 #include "tests/unit/delivery/dispatcher_fixture.h"
 
 namespace posthorn::delivery {
@@ -15,7 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kParkingFirstSeed = 20'261'123;
-constexpr std::uint64_t kParkingHistories = 300;
+constexpr std::uint64_t kParkingHistories = test::Histories(300, 40);
 constexpr std::size_t kBound = 10;
 constexpr std::size_t kMessages = 60;  // of each partition
 const std::vector<TopicPartition> kAll{{"a", 0}, {"a", 1}, {"f.retry", 0}, {"f.retry", 1}};

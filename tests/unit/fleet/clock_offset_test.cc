@@ -8,7 +8,7 @@ namespace {
 using runtime::WallTime;
 using std::chrono::milliseconds;
 
-WallTime At(std::int64_t ms) { return WallTime(milliseconds(1'793'000'000'000 + ms)); }
+WallTime Ms(std::int64_t ms) { return WallTime(milliseconds(1'793'000'000'000 + ms)); }
 
 TEST(ClockOffsetTest, NothingIsKnownBeforeAnythingWasMeasured) {
   const ClockOffset clock;
@@ -18,7 +18,7 @@ TEST(ClockOffsetTest, NothingIsKnownBeforeAnythingWasMeasured) {
 
 TEST(ClockOffsetTest, LiesBetweenSentAndKnown) {
   ClockOffset clock;
-  clock.Add(0, At(1000), At(900), At(1004));  // ahead by 100 ms, 4 ms under way
+  clock.Add(0, Ms(1000), Ms(900), Ms(1004));  // ahead by 100 ms, 4 ms under way
   const auto bounds = clock.Estimate().value();
   EXPECT_LE(bounds.least, milliseconds(100));
   EXPECT_GE(bounds.most, milliseconds(100));
@@ -29,34 +29,34 @@ TEST(ClockOffsetTest, LiesBetweenSentAndKnown) {
 
 TEST(ClockOffsetTest, ASlowAnswerProvesNothing) {
   ClockOffset clock;
-  clock.Add(0, At(0), At(800), At(900));  // stored late, on a right clock
+  clock.Add(0, Ms(0), Ms(800), Ms(900));  // stored late, on a right clock
   EXPECT_FALSE(clock.Beyond(milliseconds(100)));
-  clock.Add(0, At(1000), At(1002), At(1003));
+  clock.Add(0, Ms(1000), Ms(1002), Ms(1003));
   EXPECT_LE(clock.Estimate()->most, milliseconds(1));
 }
 
 TEST(ClockOffsetTest, AClockThatWasSetIsSeenAtOnce) {
   ClockOffset clock;
-  for (int i = 0; i < 20; ++i) clock.Add(0, At(1000 * i), At(1000 * i), At(1000 * i + 1));
+  for (int i = 0; i < 20; ++i) clock.Add(0, Ms(1000 * i), Ms(1000 * i), Ms(1000 * i + 1));
   EXPECT_FALSE(clock.Beyond(milliseconds(100)));
-  clock.Add(0, At(30'000), At(29'000), At(30'020));
+  clock.Add(0, Ms(30'000), Ms(29'000), Ms(30'020));
   EXPECT_TRUE(clock.Beyond(milliseconds(100)));
-  clock.Add(0, At(31'000), At(31'000), At(31'050));
+  clock.Add(0, Ms(31'000), Ms(31'000), Ms(31'050));
   EXPECT_FALSE(clock.Beyond(milliseconds(100))) << "set back";
 }
 
 TEST(ClockOffsetTest, AClockThatIsSetWhileARecordIsUnderWayProvesNothing) {
   ClockOffset clock;
-  clock.Add(0, At(1000), At(1000), At(1001));
-  clock.Add(0, At(2000), At(2001), At(5002));
+  clock.Add(0, Ms(1000), Ms(1000), Ms(1001));
+  clock.Add(0, Ms(2000), Ms(2001), Ms(5002));
   EXPECT_FALSE(clock.Beyond(milliseconds(100)));
 }
 
 TEST(ClockOffsetTest, OneBrokerOfThreeWithABadClockChangesNothing) {
   ClockOffset clock;
-  clock.Add(0, At(1000), At(1000), At(1001));
-  clock.Add(1, At(1000), At(5000), At(1001));
-  clock.Add(2, At(1000), At(1001), At(1002));
+  clock.Add(0, Ms(1000), Ms(1000), Ms(1001));
+  clock.Add(1, Ms(1000), Ms(5000), Ms(1001));
+  clock.Add(2, Ms(1000), Ms(1001), Ms(1002));
   EXPECT_FALSE(clock.Beyond(milliseconds(100)));
 }
 

@@ -102,8 +102,8 @@ class ControlFleet {
     rates[limit] = ratelimit::MaxRate::Parse(rate, nullptr).value();
     slots = instances;
   }
-  /// The worker learns of the configuration as it is.
-  void Tell(Worker& worker) const {
+  /// The configuration as it is.
+  [[nodiscard]] config::Snapshot Configuration() const {
     config::Snapshot snapshot;
     snapshot.instances = slots;
     for (const auto& [name, rate] : rates) {
@@ -113,7 +113,11 @@ class ControlFleet {
       limit.burst = config::Burst::kWindow;
       snapshot.limits.push_back(limit);
     }
-    worker.book->OnSnapshot(std::make_shared<const config::Snapshot>(std::move(snapshot)), worker.Now().wall);
+    return snapshot;
+  }
+  /// The worker learns of it.
+  void Tell(Worker& worker) const {
+    worker.book->OnSnapshot(std::make_shared<const config::Snapshot>(Configuration()), worker.Now().wall);
   }
   void TellAll() {
     for (auto& worker : workers) {

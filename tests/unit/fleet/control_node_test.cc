@@ -5,6 +5,7 @@
 #include <array>
 #include <set>
 
+#include "tests/support/histories.h"
 #include "tests/unit/fleet/control_fleet.h"
 
 namespace posthorn::fleet {
@@ -299,10 +300,98 @@ TEST_F(ControlNodeTest, WithSlotsThePartOfTheSlotGoesOn) {
   for (Label w = kFirst; w < label(); ++w) EXPECT_LE(fleet.Used("l", w), 90);
 }
 
+// A revision told beforehand: what every worker has before and from its label on.
+struct Announcement {
+  Label from = 0;
+  std::string_view rate;
+  std::optional<std::uint32_t> instances;
+};
+
+void Announce(ControlFleet& fleet, const Announcement& announcement) {
+  fleet.SetRate("l", announcement.rate, announcement.instances);
+  auto snapshot = fleet.Configuration();
+  snapshot.effective_at = ratelimit::StartOf(announcement.from);
+  const auto scheduled = std::make_shared<const config::Snapshot>(std::move(snapshot));
+  for (auto& worker : fleet.workers) {
+    if (worker) worker->book->OnScheduled(scheduled, worker->Now().wall);
+  }
+}
+
+TEST_F(ControlNodeTest, ALoweredTotalIsObeyedInThatVeryWindow) {
+  Begin(3, "300/s");
+  for (std::size_t i = 0; i < 3; ++i) Todo(i) = kPlenty;
+  fleet.RunFor(seconds(5));
+  const Label from = label() + 4;
+  Announce(fleet, {from, "60/s", std::nullopt});
+  fleet.RunFor(seconds(4));
+  fleet.TellAll();
+  fleet.RunFor(seconds(6));
+  for (Label w = from - 4; w < from; ++w) EXPECT_GE(fleet.Used("l", w), 285) << w - from;
+  for (Label w = from; w < label(); ++w) EXPECT_LE(fleet.Used("l", w), 60) << w - from;
+  for (Label w = from; w < label(); ++w) EXPECT_GE(fleet.Used("l", w), 54) << w - from;
+}
+
+TEST_F(ControlNodeTest, ARaisedTotalIsThereInThatVeryWindow) {
+  Begin(3, "60/s");
+  for (std::size_t i = 0; i < 3; ++i) Todo(i) = kPlenty;
+  fleet.RunFor(seconds(5));
+  const Label from = label() + 4;
+  Announce(fleet, {from, "300/s", std::nullopt});
+  fleet.RunFor(seconds(4));
+  fleet.TellAll();
+  fleet.RunFor(seconds(6));
+  for (Label w = from - 4; w < from; ++w) EXPECT_LE(fleet.Used("l", w), 60) << w - from;
+  for (Label w = from; w < label(); ++w) EXPECT_GE(fleet.Used("l", w), 280) << w - from;
+  for (Label w = from; w < label(); ++w) EXPECT_LE(fleet.Used("l", w), 300) << w - from;
+}
+
+// Totals and N changed by the label, records lost and late, workers killed and coordinators replaced: no window above
+// the total on its side of the label.
+TEST(ControlNodeHistories, NeverAboveTheTotalOnItsSideOfTheLabel) {
+  constexpr std::array<std::string_view, 5> kRates{"300/s", "100/s", "37/s", "5/s", "1/s"};
+  for (std::uint64_t seed = 1; seed <= test::Histories(40u, 8u); ++seed) {
+    ControlFleet fleet(1, seed);
+    const auto some = [&](std::uint64_t n) { return static_cast<std::size_t>(fleet.random() % n); };
+    const bool slots = some(2) == 0;
+    fleet.topics.loss = some(3) == 0 ? 0.2 : 0.0;
+    fleet.topics.most = milliseconds(10 + 40 * some(10));
+    std::uint32_t instances = 4;
+    const auto number = [&] { return slots ? std::optional(instances) : std::nullopt; };
+    std::string_view before = kRates.at(some(kRates.size()));
+    fleet.SetRate("l", before, number());
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      auto& worker = fleet.Add("orders-" + std::to_string(i), slots ? std::optional(i) : std::nullopt);
+      worker.clock = milliseconds(static_cast<std::int64_t>(some(80)) - 40);
+      worker.todo["l"] = kPlenty;
+    }
+    fleet.Own(0, 0);
+    // Until everybody has settled with what is first: leases and slots are counted together until then.
+    fleet.RunFor(seconds(20));
+    std::map<Label, std::string_view> rate_from{{0, before}};
+    for (int round = 0; round < 3; ++round) {
+      const Label from = ratelimit::LabelAt(fleet.now) + 2 + static_cast<Label>(some(12));
+      const auto rate = kRates.at(some(kRates.size()));
+      instances = static_cast<std::uint32_t>(4 + some(3));
+      Announce(fleet, {from, rate, number()});
+      rate_from[from] = rate;
+      if (some(3) == 0) fleet.Own(0, 1 + some(2));
+      if (some(4) == 0 && fleet.workers[3]) fleet.Kill(3);
+      while (fleet.now < ratelimit::StartOf(from) + milliseconds(50)) fleet.Step();
+      fleet.TellAll();
+      fleet.RunFor(seconds(static_cast<std::int64_t>(14 + some(8))));
+    }
+    for (Label w = kFirst; w < ratelimit::LabelAt(fleet.now); ++w) {
+      const auto rate = std::prev(rate_from.upper_bound(w))->second;
+      const auto total = ratelimit::MaxRate::Parse(rate, nullptr)->Total(w);
+      ASSERT_LE(fleet.Used("l", w), total) << "seed " << seed << ", window " << w - kFirst;
+    }
+  }
+}
+
 // Records lost and late, workers killed, stopped and started, the configuration learned at different times, partitions
 // given to and taken from workers, also without their hearing of it: never more than the highest total that is known.
 TEST(ControlNodeHistories, NeverAboveTheTotal) {
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= test::Histories(40u, 8u); ++seed) {
     ControlFleet fleet(2, seed);
     auto& random = fleet.random;
     const auto one_in = [&](std::uint64_t n) { return random() % n == 0; };

@@ -31,6 +31,22 @@ LogMessage SomeGrants() {
   return message;
 }
 
+LogMessage SomeScheduled() {
+  auto message = SomeGrants();
+  const auto rate = ratelimit::MaxRate::Parse("500/s", nullptr).value();
+  for (std::size_t i = 1; i < message.records.size(); ++i) {
+    std::get<Grant>(message.records[i]).terms.next = ratelimit::Terms::Next{1'793'000'002, rate, 5};
+  }
+  message.records.push_back(SomeGrants().records[1]);
+  return message;
+}
+
+TEST(ControlWireTest, TermsThatChangeAtALabelAreOfANewerVersion) {
+  EXPECT_EQ(Encode(SomeGrants())[3], 1);
+  EXPECT_EQ(Encode(SomeScheduled())[3], 2);
+  EXPECT_EQ(std::get<LogMessage>(DecodeLog(Encode(SomeScheduled()))), SomeScheduled());
+}
+
 TEST(ControlWireTest, WhatIsWrittenIsRead) {
   const auto report = DecodeReport(Encode(SomeReport()));
   ASSERT_TRUE(std::holds_alternative<ReportMessage>(report));
@@ -57,12 +73,12 @@ TEST(ControlWireTest, OthersAreToldApart) {
   EXPECT_EQ(fault("{\"hello\": \"world\"}"), WireFault::kForeign);
   EXPECT_EQ(fault(Encode(SomeReport())), WireFault::kForeign) << "a report among the grants";
   auto newer = Encode(SomeGrants());
-  newer[3] = 2;
+  newer[3] = 3;
   EXPECT_EQ(fault(newer), WireFault::kNewer);
 }
 
 TEST(ControlWireTest, EveryBrokenBitIsNoticed) {
-  for (const auto& bytes : {Encode(SomeGrants()), Encode(SomeReport())}) {
+  for (const auto& bytes : {Encode(SomeGrants()), Encode(SomeScheduled()), Encode(SomeReport())}) {
     for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
       auto broken = bytes;
       broken[bit / 8] = static_cast<char>(broken[bit / 8] ^ (1 << (bit % 8)));
@@ -79,7 +95,7 @@ TEST(ControlWireTest, EveryBrokenBitIsNoticed) {
 // With a checksum that fits: the structure has to be refused, or to be one.
 TEST(ControlWireTest, NothingThatFitsItsChecksumIsReadAmiss) {
   std::mt19937_64 random(7);
-  for (const auto& whole : {Encode(SomeGrants()), Encode(SomeReport())}) {
+  for (const auto& whole : {Encode(SomeGrants()), Encode(SomeScheduled()), Encode(SomeReport())}) {
     const auto good = whole.substr(0, whole.size() - 4);
     for (int run = 0; run < 3'000; ++run) {
       auto bytes = good;

@@ -48,6 +48,33 @@ std::int64_t Share(LimitBook& book, const std::string& limit, WallTime now) {
   return limiter ? limiter->PartialLimit(now) : -1;
 }
 
+TEST(LimitBookTest, AScheduledRevisionCountsFromItsWindowOn) {
+  LimitBook book({0, 0, {}});
+  book.OnSnapshot(Revision().Instances(3).Limit("l", "300/s").Limit("gone", "9/s").Ptr(), At(seconds(0)));
+  auto revision = Revision().Instances(2).Limit("l", "100/s").Limit("new", "2/s");
+  revision.snapshot.effective_at = At(seconds(8));
+  book.OnScheduled(revision.Ptr(), At(seconds(5)));
+  EXPECT_EQ(Share(book, "l", At(milliseconds(7999))), 100);
+  EXPECT_EQ(Share(book, "new", At(milliseconds(7999))), -1);
+  EXPECT_EQ(Share(book, "l", At(seconds(8))), 50);
+  EXPECT_EQ(Share(book, "gone", At(seconds(8))), 3) << "until the revision is put in force";
+  book.OnSnapshot(revision.Ptr(), At(milliseconds(8010)));
+  EXPECT_EQ(Share(book, "l", At(milliseconds(8020))), 50);
+  EXPECT_EQ(Share(book, "l", At(seconds(9))), 50);
+  EXPECT_EQ(Share(book, "gone", At(seconds(9))), -1);
+}
+
+TEST(LimitBookTest, AnotherRevisionCallsAScheduledOneOff) {
+  LimitBook book({0, 0, {}});
+  const auto first = Revision().Instances(1).Limit("l", "300/s");
+  book.OnSnapshot(first.Ptr(), At(seconds(0)));
+  auto later = Revision().Instances(1).Limit("l", "100/s");
+  later.snapshot.effective_at = At(seconds(60));
+  book.OnScheduled(later.Ptr(), At(seconds(5)));
+  book.OnSnapshot(first.Ptr(), At(seconds(10)));
+  EXPECT_EQ(Share(book, "l", At(seconds(60))), 300);
+}
+
 TEST(LimitBookTest, SlotsShareTheRate) {
   std::int64_t sum = 0;
   for (std::uint32_t slot = 0; slot < 3; ++slot) {

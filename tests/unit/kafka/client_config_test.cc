@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "worker/kafka/abandoned.h"
 #include "worker/kafka/client.h"
 
 namespace posthorn::kafka {
@@ -138,6 +139,14 @@ TEST(ClientConfig, ManySettingsOfOneRoleDoNotDisturbTheOthers) {
   std::string error;
   EXPECT_NE(NewClient(ClientConfig::From(deployment), Role::kMember, error), nullptr) << error;
   EXPECT_NE(NewClient(ClientConfig::From(deployment), Role::kProducer, error), nullptr) << error;
+}
+
+TEST(DestroyWithinTest, AClientThatCanBeDestroyedIs) {
+  std::string error;
+  auto client = NewClient(ClientConfig::From(Deployment()), Role::kDocuments, error);
+  ASSERT_NE(client, nullptr) << error;
+  EXPECT_TRUE(DestroyWithin(std::chrono::seconds(30), std::move(client), "a client"));
+  EXPECT_FALSE(ClientsAbandoned());
 }
 
 }  // namespace

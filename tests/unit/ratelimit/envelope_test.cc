@@ -47,7 +47,7 @@ TEST(Envelope, FirstPermitOpensAtOnceAndTheLastBeforeTheTail) {
 }
 
 // One worker alone with the whole limit, so that its share is the limit.
-Limiter Alone(std::int64_t per_second) {
+Limiter Only(std::int64_t per_second) {
   Limiter::Options options;
   return Limiter(testing::SlotPlan(testing::Rate(std::to_string(per_second) + "/s"), 0, 1, Burst::kSmooth), options,
                  At(seconds(-2)));
@@ -57,7 +57,7 @@ TEST(Envelope, AnEvenLoadWithinTheLimitNeverWaits) {
   Random random(22);
   for (int i = 0; i < 2'000; ++i) {
     const std::int64_t limit = random.In(1, random.OneIn(4) ? 2000 : 30);
-    Limiter limiter = Alone(limit);
+    Limiter limiter = Only(limit);
     const std::int64_t load = random.In(1, limit);
     const Nanoseconds first = random.In(Nanoseconds(0), kWindow);
     for (std::int64_t k = 0; k < 3 * load; ++k) {
@@ -69,7 +69,7 @@ TEST(Envelope, AnEvenLoadWithinTheLimitNeverWaits) {
 }
 
 TEST(Envelope, ASaturatedWindowIsUsedInFullAndEvenly) {
-  Limiter limiter = Alone(500);
+  Limiter limiter = Only(500);
   WallTime now = At(Nanoseconds(0));
   std::vector<std::int64_t> per_ten_ms(100, 0);
   while (LabelAt(now) == kFirst) {
@@ -85,7 +85,7 @@ TEST(Envelope, ASaturatedWindowIsUsedInFullAndEvenly) {
 }
 
 TEST(Envelope, AnIdleWindowDoesNotEndInABurst) {
-  Limiter limiter = Alone(1000);
+  Limiter limiter = Only(1000);
   EXPECT_EQ(testing::TakeAll(limiter, At(milliseconds(985))), 1 + 20);
   EXPECT_EQ(testing::TakeAll(limiter, At(milliseconds(999))), 0);
   EXPECT_EQ(testing::TakeAll(limiter, At(seconds(1))), 1);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "testing.h"
+#include "tests/support/histories.h"
 
 // A fleet under test: real Limiters, each with its own clock, driven by a random history; and the book that holds them
 // to the promise. Time is a number here, so that ten thousand histories take seconds.
@@ -86,7 +87,10 @@ class Process {
   }
 
  private:
-  void Note(Nanoseconds now) { book_.WentBy(LabelAt(At(now + offset_)), plan_.rate); }
+  void Note(Nanoseconds now) {
+    const Label w = LabelAt(At(now + offset_));
+    book_.WentBy(w, plan_.RateAt(w));
+  }
 
   Book& book_;
   Nanoseconds offset_;
@@ -94,17 +98,8 @@ class Process {
   Limiter limiter_;
 };
 
-/// Histories of the large runs. A sanitizer is slow and finds its faults in fewer of them.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define POSTHORN_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) || defined(POSTHORN_SANITIZED)
-inline constexpr int kMany = 600;
-#else
-inline constexpr int kMany = 6'000;
-#endif
+/// Histories of the large runs.
+inline constexpr int kMany = test::Histories(6'000, 600);
 
 struct Outcome {
   int histories = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "scenario_text.h"
+#include "tests/support/histories.h"
 #include "worker/simulation/random.h"
 #include "worker/simulation/simulation.h"
 #include "worker/simulation/summary.h"
@@ -138,7 +139,7 @@ TEST(Simulator, NeverAboveTheTotalWhateverHappens) {
     return all[random.Bits() % std::size(all)];
   };
   const auto number = [&](std::uint64_t most) { return std::to_string(random.Bits() % (most + 1)); };
-  for (int run = 0; run < 400; ++run) {
+  for (int run = 0; run < test::Histories(400, 60); ++run) {
     std::string yaml =
         "seed: " + number(1'000'000) + "\nmax_rate: " + one_of("1/s", "7/s", "100/s", "1000/s", "0.3/s") +
         "\nduration: 25s\nwarm_up: 3s\ntick: 20ms\nclock_offset: " + number(400) +

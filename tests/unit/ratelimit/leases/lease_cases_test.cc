@@ -21,10 +21,10 @@ using testing::Rate;
 using testing::seconds;
 using testing::TermsOf;
 
-WallTime In(Label windows) { return StartOf(kFirst + windows); }
+WallTime InWindow(Label windows) { return StartOf(kFirst + windows); }
 
 Lease LeaseOf(Incarnation self, std::string_view rate = "10/s") {
-  return {kLimit, {self, std::nullopt, kFirst}, TermsOf(rate), In(0)};
+  return {kLimit, {self, std::nullopt, kFirst}, TermsOf(rate), InWindow(0)};
 }
 
 std::int64_t Exposure(const LeaseLedger& ledger, Incarnation who, Label w) {
@@ -49,11 +49,11 @@ TEST(LeaseCases, Case1LostRepeatedAndReorderedMessages) {
   const Grant lost = GrantOf(1, {1, 2}, kFirst, {2, 2});
   const Grant last = GrantOf(1, {1, 3}, kFirst, {1, 1});
   for (const Grant& grant : {first, lost, last}) SendAndCheck(ledger, grant);
-  ASSERT_TRUE(lease.Accept(first, In(0)));
+  ASSERT_TRUE(lease.Accept(first, InWindow(0)));
   const LimitReport early = lease.Report(4, 0, 0, false);
-  ASSERT_TRUE(lease.Accept(last, In(0)));
-  EXPECT_FALSE(lease.Accept(first, In(0)));
-  EXPECT_FALSE(lease.Accept(last, In(0)));
+  ASSERT_TRUE(lease.Accept(last, InWindow(0)));
+  EXPECT_FALSE(lease.Accept(first, InWindow(0)));
+  EXPECT_FALSE(lease.Accept(last, InWindow(0)));
   const LimitReport late = lease.Report(4, 0, 0, false);
   for (const LimitReport& report : {late, early, late, early}) ASSERT_TRUE(ledger.Hear(1, report, std::nullopt));
   EXPECT_EQ(Exposure(ledger, 1, kFirst), 4);
@@ -62,15 +62,15 @@ TEST(LeaseCases, Case1LostRepeatedAndReorderedMessages) {
 
 TEST(LeaseCases, Case2AGrantArrivesAfterItsLabels) {
   Lease lease = LeaseOf(1);
-  ASSERT_TRUE(lease.Accept(GrantOf(1, {1, 1}, kFirst, {5, 5}), In(9)));
+  ASSERT_TRUE(lease.Accept(GrantOf(1, {1, 1}, kFirst, {5, 5}), InWindow(9)));
   EXPECT_EQ(lease.CapAt(kFirst + 9), (Lease::Cap{0, Lease::Source::kNothing}));
   EXPECT_EQ(lease.Report(0, 0, 0, true).committed, 0);
 }
 
 TEST(LeaseCases, Case3TheRunningLabelIsCutBelowWhatIsUsed) {
   Lease lease = LeaseOf(1);
-  ASSERT_TRUE(lease.Accept(GrantOf(1, {1, 1}, kFirst, {8, 8}), In(0)));
-  ASSERT_TRUE(lease.Accept(GrantOf(1, {1, 2}, kFirst, {3, 3}), In(0)));
+  ASSERT_TRUE(lease.Accept(GrantOf(1, {1, 1}, kFirst, {8, 8}), InWindow(0)));
+  ASSERT_TRUE(lease.Accept(GrantOf(1, {1, 2}, kFirst, {3, 3}), InWindow(0)));
   EXPECT_EQ(lease.CapAt(kFirst).permits, 3);
   EXPECT_EQ(lease.Report(6, 0, 0, false).committed, 6);
 }
@@ -271,16 +271,17 @@ TEST(LeaseCases, Case13ALeapSecondIsSmearedHereAndSteppedThere) {
 
 TEST(LeaseCases, Case13TheCoordinatorsClockGoesBackAndSmears) {
   Coordinator coordinator({100, 4});
-  coordinator.SetTerms(kLimit, TermsOf("10/s"), In(5));
-  coordinator.OnLog(coordinator.Claim(In(5)), In(5));
-  EXPECT_TRUE(coordinator.Plan(In(3)).empty());
+  coordinator.SetTerms(kLimit, TermsOf("10/s"), InWindow(5));
+  coordinator.OnLog(coordinator.Claim(InWindow(5)), InWindow(5));
+  EXPECT_TRUE(coordinator.Plan(InWindow(3)).empty());
   EXPECT_EQ(coordinator.label(), kFirst + 5);
-  EXPECT_TRUE(coordinator.Plan(In(5) + milliseconds(999)).empty());
-  EXPECT_FALSE(coordinator.Plan(In(6)).empty());
-  EXPECT_TRUE(coordinator.Plan(In(6) - milliseconds(1)).empty());
+  EXPECT_TRUE(coordinator.Plan(InWindow(5) + milliseconds(999)).empty());
+  EXPECT_FALSE(coordinator.Plan(InWindow(6)).empty());
+  EXPECT_TRUE(coordinator.Plan(InWindow(6) - milliseconds(1)).empty());
   // A second smeared over forty windows: it claims each label once.
   std::size_t claims = 0;
-  for (int step = 1; step <= 400; ++step) claims += coordinator.Plan(In(6) + step * milliseconds(100) * 39 / 40).size();
+  for (int step = 1; step <= 400; ++step)
+    claims += coordinator.Plan(InWindow(6) + step * milliseconds(100) * 39 / 40).size();
   EXPECT_EQ(claims, 39U);
 }
 
@@ -288,9 +289,9 @@ TEST(LeaseCases, Case14AWorkerStopsBetweenPermitAndSend) {
   // A permit is of its label: right before the request is written the label is looked at again, and where another one
   // runs, a permit of that one is needed. Beyond the lease there is none.
   Lease lease = LeaseOf(1);
-  ASSERT_TRUE(lease.Accept(GrantOf(1, {1, 1}, kFirst, {8, 8}), In(0)));
-  ASSERT_GT(lease.CapAt(lease.Advance(In(0))).permits, 0);
-  EXPECT_EQ(lease.CapAt(lease.Advance(In(7))).permits, 0);
+  ASSERT_TRUE(lease.Accept(GrantOf(1, {1, 1}, kFirst, {8, 8}), InWindow(0)));
+  ASSERT_GT(lease.CapAt(lease.Advance(InWindow(0))).permits, 0);
+  EXPECT_EQ(lease.CapAt(lease.Advance(InWindow(7))).permits, 0);
 
   CalmFleet fleet(2, TermsOf("10/s"), 4);
   fleet.worker(0).backlog = fleet.worker(1).backlog = 1'000'000;
@@ -344,8 +345,8 @@ TEST(LeaseCases, Case17DemandsThatAreNoDemandsHurtNobody) {
   const std::int64_t least = std::numeric_limits<std::int64_t>::min();
   for (const std::int64_t demand : {most, least, std::int64_t{-1}}) {
     Coordinator coordinator({100, 4});
-    for (const char* limit : {kLimit, "other"}) coordinator.SetTerms(limit, TermsOf("10/s"), In(0));
-    coordinator.OnLog(coordinator.Claim(In(0)), In(0));
+    for (const char* limit : {kLimit, "other"}) coordinator.SetTerms(limit, TermsOf("10/s"), InWindow(0));
+    coordinator.OnLog(coordinator.Claim(InWindow(0)), InWindow(0));
     for (const Incarnation who : {1U, 2U}) {
       Report report{who, std::nullopt, {}};
       for (const char* limit : {kLimit, "other"}) {
@@ -356,9 +357,9 @@ TEST(LeaseCases, Case17DemandsThatAreNoDemandsHurtNobody) {
         of_limit.used_before = who == 1 ? most : 0;
         report.limits.push_back(of_limit);
       }
-      coordinator.OnReport(report, In(0));
+      coordinator.OnReport(report, InWindow(0));
     }
-    EXPECT_EQ(coordinator.Plan(In(0)).size(), 4U);
+    EXPECT_EQ(coordinator.Plan(InWindow(0)).size(), 4U);
     for (const char* limit : {kLimit, "other"}) {
       const auto view = coordinator.View(limit);
       ASSERT_EQ(view->members.size(), 2U);

@@ -4,6 +4,7 @@
 
 #include "../fleet.h"
 #include "lease_history.h"
+#include "tests/support/histories.h"
 
 namespace posthorn::ratelimit {
 namespace {
@@ -14,11 +15,7 @@ using testing::Outcome;
 using testing::Random;
 
 constexpr std::uint64_t kSeed = 1'000'000;
-#ifdef POSTHORN_SANITIZED
-constexpr int kHistories = 1'500;
-#else
-constexpr int kHistories = 12'000;
-#endif
+constexpr int kHistories = test::Histories(12'000, 1'500);
 
 Outcome Histories(int count, const LeaseFleet& fleet, std::int64_t* spent = nullptr) {
   return testing::RunHistories(kSeed, count, [&](Random& random) {

@@ -124,7 +124,8 @@ Scope AfterDemandMoved(Scope scope) {
   return scope;
 }
 INSTANTIATE_TEST_SUITE_P(Worlds, SmallScope,
-                         ::testing::Values(Named{"CrashAndLossOfOne", Within("1/s", 2, 1, 0, 1, 0)},
+                         ::testing::Values(Named{"EverythingOfOne", Within("1/s", 1, 1, 1, 1, 1)},
+                                           Named{"CrashAndLossOfOne", Within("1/s", 2, 1, 0, 1, 0)},
                                            Named{"CrashOfTwo", Within("2/s", 2, 1, 0, 0, 0)},
                                            Named{"LossAndLateCopyOfTwo", Within("2/s", 2, 0, 0, 1, 1)},
                                            Named{"TakeOverOfOne", Within("1/s", 1, 0, 1, 0, 0)},

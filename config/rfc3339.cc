@@ -1,4 +1,4 @@
-#include "worker/runtime/rfc3339.h"
+#include "config/rfc3339.h"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <ctime>
 
-namespace posthorn::runtime {
+namespace posthorn::config {
 namespace {
+
+using ratelimit::Nanoseconds;
+using ratelimit::WallTime;
 
 constexpr int kNoNumber = -1;
 
@@ -112,4 +115,4 @@ std::optional<WallTime> ParseRfc3339(std::string_view text) {
                   std::chrono::minutes(minute) + std::chrono::seconds(second) + fraction - east);
 }
 
-}  // namespace posthorn::runtime
+}  // namespace posthorn::config

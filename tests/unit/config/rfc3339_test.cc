@@ -1,12 +1,14 @@
-#include "worker/runtime/rfc3339.h"
+#include "config/rfc3339.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace posthorn::runtime {
+namespace posthorn::config {
 namespace {
 
+using ratelimit::Nanoseconds;
+using ratelimit::WallTime;
 using std::chrono::milliseconds;
 
 WallTime At(std::int64_t ms) { return WallTime(milliseconds(ms)); }
@@ -54,4 +56,4 @@ TEST(Rfc3339Test, WhatIsWrittenIsReadAgain) {
 }
 
 }  // namespace
-}  // namespace posthorn::runtime
+}  // namespace posthorn::config

@@ -14,9 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTopicAnswer{10'000};
 constexpr std::chrono::milliseconds kLookAgain{10};
-constexpr int kAttempts = 5;
-constexpr int kShortestWait = 50;  // ms
-constexpr int kLongestWait = 500;
+constexpr std::chrono::seconds kPatienceWithOthers{60};
 
 /// user@host, for the history.
 std::string Author() {
@@ -152,12 +150,14 @@ std::optional<DocumentStore::Changed> DocumentStore::Apply(const Change& change)
     return std::nullopt;
   }
   std::minstd_rand random(std::random_device{}());
-  std::uniform_int_distribution<int> pause(kShortestWait, kLongestWait);
   std::optional<Changed> result;
-  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    const auto outcome = TryOnce(change, result);
-    if (outcome != Attempt::kAgain) return result;
-    std::this_thread::sleep_for(std::chrono::milliseconds(pause(random)));
+  using Clock = std::chrono::steady_clock;
+  const auto deadline = Clock::now() + kPatienceWithOthers;
+  for (int overtaken = 1; Clock::now() < deadline; ++overtaken) {
+    const auto begun = Clock::now();
+    if (TryOnce(change, result) != Attempt::kAgain) return result;
+    const auto took = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - begun);
+    std::this_thread::sleep_for(kafka::PauseAfterOvertaken(overtaken, took, random));
   }
   Say("others write to " + topic_ + " at the same time, again and again: nothing was written");
   return std::nullopt;

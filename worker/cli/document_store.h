@@ -18,7 +18,7 @@ namespace posthorn::cli {
 /// against what it replaces, also while others write (kafka::DocumentWriter).
 ///
 /// Errors   Everything that cannot be done is said on `err`.
-/// Time     Each step blocks for at most about 10 s.
+/// Time     Each step blocks for at most about 10 s; a change that others overtake is begun anew for a minute.
 class DocumentStore {
  public:
   /// Unset: the deployment has another source, or its settings are refused.

@@ -1,5 +1,6 @@
 #include "worker/kafka/document_writer.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace {
 // librdkafka's transactional calls go on where they were when they are called again after their time was over.
 constexpr int kSlice = 1'000;  // ms
 constexpr int kFlushSlice = 100;
+constexpr std::chrono::milliseconds kLongestPause{10'000};
+constexpr int kMostDoublings = 10;
 
 bool MeansOvertaken(rd_kafka_resp_err_t code) {
   return code == RD_KAFKA_RESP_ERR__FENCED || code == RD_KAFKA_RESP_ERR_PRODUCER_FENCED ||
@@ -124,6 +127,11 @@ DocumentWriter::Result DocumentWriter::Commit(const Changes& changes, std::chron
   const auto result = impl_->Failed(failure, error);
   // The commit may have been done, and its answer lost before somebody else began.
   return result == Result::kOvertaken && !overtaken ? Result::kUnknown : result;
+}
+
+std::chrono::milliseconds PauseAfterOvertaken(int times, std::chrono::milliseconds attempt, std::minstd_rand& random) {
+  const auto longest = std::min(attempt * (1 << std::clamp(times, 1, kMostDoublings)), kLongestPause);
+  return std::chrono::milliseconds(std::uniform_int_distribution<std::int64_t>(0, longest.count())(random));
 }
 
 }  // namespace posthorn::kafka

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 
 #include "worker/kafka/client_config.h"
@@ -46,5 +47,10 @@ class DocumentWriter {
   explicit DocumentWriter(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+/// How long to wait before beginning anew after having been overtaken `times` times in a row (at least 1), the last
+/// time in an attempt that took `attempt`: at random, and up to twice as long each time, at most 10 s. The length of an
+/// attempt counts because those that meet overtake each other until one has the time of an attempt for itself.
+std::chrono::milliseconds PauseAfterOvertaken(int times, std::chrono::milliseconds attempt, std::minstd_rand& random);
 
 }  // namespace posthorn::kafka

@@ -176,15 +176,20 @@ TEST_F(RealDocumentsTest, WritersAtTheSameTimeLoseNoUpdate) {
   for (int w = 0; w < kWriters; ++w) {
     writers.emplace_back([&, w] {
       std::minstd_rand random(static_cast<unsigned>(w + 1));
-      for (int done = 0; done < kEach;) {
+      for (int done = 0, overtaken = 0; done < kEach;) {
+        const auto begun = std::chrono::steady_clock::now();
         const auto writer = Begun();
-        const int n = std::stoi(Read().at("n.yaml"));
+        const auto documents = Read();
+        ASSERT_THAT(documents, testing::Contains(testing::Key("n.yaml")));
+        const int n = std::stoi(documents.at("n.yaml"));
         std::string error;
         if (writer->Commit({{"n.yaml", std::to_string(n + 1)}}, 20s, error) == Result::kWritten) {
           ++done;
-        } else {
-          std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 300));
+          overtaken = 0;
+          continue;
         }
+        const auto took = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
+        std::this_thread::sleep_for(PauseAfterOvertaken(++overtaken, took, random));
       }
     });
   }

@@ -91,6 +91,8 @@ class Etcd:
                    "--heartbeat-interval", "20", "--election-timeout", "200"]
         if instance.about["tls"]:
             command += ["--cert-file", instance.about["tls"][0], "--key-file", instance.about["tls"][1]]
+        if instance.about.get("client_ca"):
+            command += ["--client-cert-auth", "--trusted-ca-file", instance.about["client_ca"]]
         return command
 
 
@@ -177,6 +179,8 @@ class Instance(LocalInstance):
 
     def answers(self):
         context = ssl._create_unverified_context() if self.about["tls"] else None  # only whether it is up
+        if self.about.get("client_ca"):
+            context.load_cert_chain(*self.about["tls"])
         try:
             with urllib.request.urlopen(self.url + self.kind.READY, timeout=2, context=context) as answer:
                 return answer.status == 200
@@ -231,10 +235,13 @@ def create(arguments):
     ports += [free_port(taken) for _ in range(kind.PORTS - 1)]
     folder = Instance.new_folder(arguments.id, arguments.data)
     tls = [str(pathlib.Path(path).resolve()) for path in arguments.tls] if arguments.tls else None
-    return Instance(arguments.id, folder, {"kind": arguments.kind, "ports": ports, "tls": tls})
+    client_ca = str(pathlib.Path(arguments.client_ca).resolve()) if arguments.client_ca else None
+    return Instance(arguments.id, folder, {"kind": arguments.kind, "ports": ports, "tls": tls, "client_ca": client_ca})
 
 
 def command_start(arguments):
+    if arguments.client_ca and not (arguments.kind == "etcd" and arguments.tls):
+        raise Fault("--client-ca is for etcd with --tls")
     KINDS[arguments.kind].fetch()
     created = None
     with lock(ROOT, "instances"):  # so that two starts at once do not choose the same ports
@@ -320,6 +327,8 @@ def parse(arguments):
     start.add_argument("--port", type=int, default=0, help="default 0: a free one")
     start.add_argument("--data", metavar="DIR", help="where its files go (default .config-servers/data/NAME)")
     start.add_argument("--tls", nargs=2, metavar=("CERTIFICATE", "KEY"), help="PEM files: serve https")
+    start.add_argument("--client-ca", metavar="CERTIFICATE",
+                       help="PEM file: etcd with --tls asks clients for a certificate that this one has signed, as it has signed its own")
     start.add_argument("--json", action="store_true", help="print id, url and pid as one JSON object")
 
     fetch = command("fetch", lambda arguments: print(KINDS[arguments.kind].fetch()), "get what a kind needs; start does it too")

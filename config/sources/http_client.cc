@@ -94,7 +94,7 @@ class HeaderList {
 };
 
 // libcurl's own texts may quote what was sent or received.
-std::string ErrorText(CURL* easy, CURLcode code, bool answered) {
+std::string ErrorText(CURL* easy, CURLcode code, const ErrorBuffer& said, bool answered) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
       return "dns: not found";
@@ -102,9 +102,11 @@ std::string ErrorText(CURL* easy, CURLcode code, bool answered) {
       return std::string(ConnectText(easy));
     case CURLE_OPERATION_TIMEDOUT:
       return "timed out";
-    case CURLE_GOT_NOTHING:
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:
+      if (const auto refusal = AlertText(said); !refusal.empty()) return std::string(refusal);
+      [[fallthrough]];
+    case CURLE_GOT_NOTHING:
     case CURLE_PARTIAL_FILE:
       return answered ? "connection closed before the answer's end" : "connection closed before an answer";
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -114,6 +116,7 @@ std::string ErrorText(CURL* easy, CURLcode code, bool answered) {
     case CURLE_SSL_CERTPROBLEM:
       return "TLS: client certificate or key cannot be used";
     case CURLE_SSL_CONNECT_ERROR:
+      if (const auto refusal = AlertText(said); !refusal.empty()) return std::string(refusal);
       return "TLS: handshake failed";
     case CURLE_WEIRD_SERVER_REPLY:
     case CURLE_UNSUPPORTED_PROTOCOL:  // no status line
@@ -245,6 +248,8 @@ class HttpClient::Impl {
     curl_easy_setopt(easy_, CURLOPT_HEADERDATA, this);
     curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, &Impl::OnBody);
     curl_easy_setopt(easy_, CURLOPT_WRITEDATA, this);
+    said_[0] = '\0';
+    curl_easy_setopt(easy_, CURLOPT_ERRORBUFFER, said_.data());
     if (!url.Https()) return;
     curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYPEER, 1L);
     curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYHOST, 2L);
@@ -289,7 +294,7 @@ class HttpClient::Impl {
     }
     if (cut_ == Cut::kHeadersTooLarge) return HttpFailure{"the answer's headers are too large"};
     if (code == CURLE_OK || cut_ == Cut::kEnough) return std::move(answer_);
-    return HttpFailure{ErrorText(easy_, code, answered_), code == CURLE_OPERATION_TIMEDOUT, answered_};
+    return HttpFailure{ErrorText(easy_, code, said_, answered_), code == CURLE_OPERATION_TIMEDOUT, answered_};
   }
 
   static std::size_t OnHeader(char* data, std::size_t size, std::size_t count, void* self) noexcept {
@@ -349,6 +354,7 @@ class HttpClient::Impl {
   HttpAnswer answer_;
   std::size_t header_bytes_ = 0;
   std::string redirect_;
+  ErrorBuffer said_{};
   bool answered_ = false;
   Cut cut_ = Cut::kNone;
 };

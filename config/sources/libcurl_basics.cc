@@ -60,4 +60,14 @@ std::string_view CertificateText(CURL* easy) {
   }
 }
 
+std::string_view AlertText(const ErrorBuffer& said) {
+  // OpenSSL's names of the alerts, whose beginnings differ from version to version. Which of them a server chooses
+  // tells nothing: many say "bad certificate" where they got none.
+  const std::string_view text(said.data());
+  const auto alert = text.find(" alert ");
+  if (alert == std::string_view::npos) return {};
+  const auto has = [&](std::string_view what) { return text.find(what, alert) != std::string_view::npos; };
+  return has("certificate") || has("unknown ca") ? "TLS: client certificate missing or refused by the server" : "";
+}
+
 }  // namespace posthorn::config

@@ -1,7 +1,5 @@
 #include "worker/http/error_text.h"
 
-#include "config/sources/libcurl_basics.h"
-
 namespace posthorn::http {
 
 namespace {
@@ -10,7 +8,7 @@ constexpr auto kTooLarge = static_cast<CURLcode>(100);  // CURLE_TOO_LARGE of li
 
 }  // namespace
 
-std::string_view ErrorText(CURL* easy, CURLcode code) {
+std::string_view ErrorText(CURL* easy, CURLcode code, const config::ErrorBuffer& said) {
   switch (code) {
     case CURLE_OK:  // ended in order as far as libcurl is concerned, but no complete answer came
       return "answer cut off in its headers";
@@ -22,6 +20,7 @@ std::string_view ErrorText(CURL* easy, CURLcode code) {
       return "connection closed before an answer";
     case CURLE_RECV_ERROR:
     case CURLE_SEND_ERROR:
+      if (const auto refusal = config::AlertText(said); !refusal.empty()) return refusal;
       return "connection reset before an answer";
     case CURLE_PEER_FAILED_VERIFICATION:
       return config::CertificateText(easy);
@@ -30,6 +29,7 @@ std::string_view ErrorText(CURL* easy, CURLcode code) {
     case CURLE_SSL_CERTPROBLEM:
       return "TLS: client certificate or key cannot be used";
     case CURLE_SSL_CONNECT_ERROR:
+      if (const auto refusal = config::AlertText(said); !refusal.empty()) return refusal;
       return "TLS: handshake failed";
     case CURLE_WEIRD_SERVER_REPLY:
     case CURLE_UNSUPPORTED_PROTOCOL:  // "HTTP/0.9", that is: no status line

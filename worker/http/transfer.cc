@@ -22,6 +22,7 @@ Transfer::Transfer(CURL* easy, AnswerLimits limits) : easy_(easy), limits_(limit
   curl_easy_setopt(easy_, CURLOPT_HEADERDATA, this);
   curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, &Transfer::OnBody);
   curl_easy_setopt(easy_, CURLOPT_WRITEDATA, this);
+  curl_easy_setopt(easy_, CURLOPT_ERRORBUFFER, said_.data());
   curl_easy_setopt(easy_, CURLOPT_PREREQFUNCTION, &Transfer::OnBeforeRequest);
   curl_easy_setopt(easy_, CURLOPT_PREREQDATA, this);
 }
@@ -36,6 +37,7 @@ void Transfer::Begin(std::shared_ptr<CurlTarget> for_target, const delivery::Mes
   multi = nullptr;
   refused = {};
   started_ = now;
+  said_[0] = '\0';
   written_ = Written::kNo;
   status_ = 0;
   headers_complete_ = false;
@@ -141,7 +143,7 @@ Response Transfer::Conclude(CURLcode code, const runtime::Now& now) {
   } else if (code == CURLE_OPERATION_TIMEDOUT) {
     response.error = target->timeout_text();
   } else {
-    response.error = ErrorText(easy_, code);
+    response.error = ErrorText(easy_, code, said_);
   }
   return response;
 }

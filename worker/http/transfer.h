@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/sources/libcurl_basics.h"
 #include "worker/delivery/sender.h"
 #include "worker/http/request_headers.h"
 
@@ -59,6 +60,7 @@ class Transfer {
   enum class Written : std::uint8_t { kNo, kTakenBack, kYes, kResendRefused };
 
   CURL* easy_;
+  config::ErrorBuffer said_{};
   AnswerLimits limits_;
   HeaderLines lines_;
   std::vector<curl_slist> nodes_;

@@ -30,6 +30,7 @@ namespace posthorn::config {
 namespace {
 
 namespace json = boost::json;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -308,6 +309,24 @@ TEST_F(RealEtcd, SpeaksTls) {
   SourceFollower follower(std::make_unique<EtcdSource>(settings));
   EXPECT_THAT(follower.NextFiles(), IsEmpty());
   Put("/tls/a", "1", server.url(), tls);
+  EXPECT_THAT(follower.NextFiles(), ElementsAre(Pair("a", "1")));
+}
+
+TEST_F(RealEtcd, ShowsItsCertificateToAServerThatAsksForOne) {
+  const test::TestCertificates certificates;
+  const OwnServer server("etcd",
+                         certificates.server() + " " + certificates.key() + " --client-ca " + certificates.ca());
+  EtcdSettings settings = Settings("/tls/");
+  settings.url = server.url();
+  settings.ca = certificates.ca();
+  // The request may be refused by the closed connection before the alert is read.
+  EXPECT_THAT(SourceFollower(std::make_unique<EtcdSource>(settings)).NextFailure().why,
+              AnyOf("TLS: client certificate missing or refused by the server", "connection closed before an answer"));
+  settings.certificate = certificates.client();
+  settings.key = certificates.key();
+  SourceFollower follower(std::make_unique<EtcdSource>(settings));
+  EXPECT_THAT(follower.NextFiles(), IsEmpty());
+  Put("/tls/a", "1", server.url(), {certificates.ca(), certificates.client(), certificates.key(), {}});
   EXPECT_THAT(follower.NextFiles(), ElementsAre(Pair("a", "1")));
 }
 

@@ -104,7 +104,8 @@ class Judgement {
   void Load(const config::Capabilities& capabilities, const config::Environment& environment) {
     const auto missing = std::make_shared<std::set<std::string>>();
     const auto lenient = WithAllFiles(environment, missing);
-    judged_.before = config::LoadSubscriptions(in_force_, capabilities, lenient).value;
+    judged_.before = in_force_.empty() ? config::Snapshot()  // all that comes is new
+                                       : config::LoadSubscriptions(in_force_, capabilities, lenient).value;
     missing->clear();
     auto loaded = config::LoadSubscriptions(judged_.documents, capabilities, lenient);
     for (auto& fault : loaded.faults) judged_.faults.push_back(std::move(fault));

@@ -33,7 +33,7 @@ struct JudgedChange {
   std::vector<config::Fault> faults;       // of all documents as they would be
   DocumentChanges changes;                 // what is to be written: nothing that would stay as it is
   Documents documents;                     // as they would be
-  std::optional<config::Snapshot> before;  // unset: what is in force has faults
+  std::optional<config::Snapshot> before;  // unset: what is in force has faults; nothing in force: empty
   std::optional<config::Snapshot> after;   // set unless there are conflict or faults
   std::vector<std::string> notes;          // one line each
 };

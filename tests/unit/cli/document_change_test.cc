@@ -2,16 +2,19 @@
 
 #include <gmock/gmock.h>
 
+#include "config/difference.h"
 #include "config/rfc3339.h"
 #include "worker/cli/document_edit.h"
 
 namespace posthorn::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Key;
+using ::testing::Not;
 
 constexpr runtime::WallTime kNow{std::chrono::hours(24 * 365 * 50)};
 
@@ -59,6 +62,13 @@ TEST(DocumentChangeTest, AnEffectiveAtFarAheadIsNoted) {
   };
   EXPECT_THAT(notes(std::chrono::minutes(9)), IsEmpty());
   EXPECT_THAT(notes(std::chrono::minutes(11)), ElementsAre(HasSubstr("`cache`")));
+}
+
+TEST(DocumentChangeTest, AllOfTheFirstDocumentIsNew) {
+  const auto judged = Try({}, {{{"a.yaml", One("a", "    max_rate: 7/s\n")}}, "", {}});
+  ASSERT_TRUE(judged.before && judged.after);
+  EXPECT_THAT(config::DifferenceText(*judged.before, *judged.after),
+              AllOf(HasSubstr("+ a\n"), HasSubstr("max_rate: 7/s"), Not(HasSubstr("~"))));
 }
 
 TEST(DocumentChangeTest, WhatIsAsItWasIsNotWritten) {

@@ -5,7 +5,6 @@ nginx are the distribution's. An instance is a folder with `instance.json` (what
 ever signalled when both its pid and its start time are the recorded ones.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -18,8 +17,8 @@ import time
 import urllib.error
 import urllib.request
 
-from local_instances import (HERE, Fault, LocalInstance, check_id, fetched, free_port, java, lock, note_pid, port_is_free, require_free,
-                             run_command, running_pid, say)
+from local_instances import (HERE, Fault, LocalInstance, check_id, command_line, fetched, free_port, java, lock, note_pid, port_is_free,
+                             require_free, run_command, running_pid, say)
 
 ROOT = HERE.parent / ".config-servers"
 START_DEADLINE = 60.0
@@ -301,21 +300,14 @@ def command_status(arguments):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="scripts/config-servers", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Real configuration servers on this machine, for trials and tests.",
-        epilog="examples:\n"
-               "  scripts/config-servers start central-dogma --port 26462       an empty Central Dogma, no login\n"
-               "  scripts/config-servers start etcd --id t1 --port 0 --json     an empty etcd on a free port; prints where as JSON\n"
-               "  scripts/config-servers restart --id t1 --wipe                 its store is empty again\n"
-               "  scripts/config-servers pause --id t1                          SIGSTOP; resume ends it\n"
-               "  scripts/config-servers stop --id t1 --delete")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name, run, text):
-        sub = commands.add_parser(name, help=text, description=text)
-        sub.set_defaults(run=run)
-        return sub
+    parser, command = command_line(
+        "scripts/config-servers", "Real configuration servers on this machine, for trials and tests.",
+        "examples:\n"
+        "  scripts/config-servers start central-dogma --port 26462       an empty Central Dogma, no login\n"
+        "  scripts/config-servers start etcd --id t1 --port 0 --json     an empty etcd on a free port; prints where as JSON\n"
+        "  scripts/config-servers restart --id t1 --wipe                 its store is empty again\n"
+        "  scripts/config-servers pause --id t1                          SIGSTOP; resume ends it\n"
+        "  scripts/config-servers stop --id t1 --delete")
 
     def identified(sub, **more):
         sub.add_argument("--id", metavar="NAME", **{"required": True, "help": "which one", **more})

@@ -19,8 +19,8 @@ import sys
 import time
 import uuid
 
-from local_instances import (HERE, Fault, LocalInstance, check_id, fetched, free_port, java, lock, note_pid, port_is_free, require_free,
-                             run_command, running_pid, say)
+from local_instances import (HERE, Fault, LocalInstance, check_id, command_line, fetched, free_port, java, lock, note_pid, port_is_free,
+                             require_free, run_command, running_pid, say)
 
 ROOT = HERE.parent / ".kafka"
 DEFAULT_VERSION = "4.1.1"
@@ -413,23 +413,16 @@ def command_topic(arguments):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(
-        prog="scripts/kafka", formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="A real Apache Kafka on this machine, for trials and tests.",
-        epilog="examples:\n"
-               "  scripts/kafka start                                  one broker at 127.0.0.1:9092\n"
-               "  scripts/kafka start --id t1 --port 0 --json          another one on a free port; prints its address as JSON\n"
-               "  scripts/kafka start --id big --brokers 3 --port 9192 three brokers, replication factor 3\n"
-               "  scripts/kafka topic create orders --partitions 12\n"
-               "  scripts/kafka tools kafka-consumer-groups --describe --all-groups\n"
-               "  scripts/kafka tools --id t1 producer-perf --topic orders --num-records 1000 --record-size 200 --throughput -1\n"
-               "  scripts/kafka stop --id t1 --delete")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name, run, text):
-        sub = commands.add_parser(name, help=text, description=text)
-        sub.set_defaults(run=run)
-        return sub
+    parser, command = command_line(
+        "scripts/kafka", "A real Apache Kafka on this machine, for trials and tests.",
+        "examples:\n"
+        "  scripts/kafka start                                  one broker at 127.0.0.1:9092\n"
+        "  scripts/kafka start --id t1 --port 0 --json          another one on a free port; prints its address as JSON\n"
+        "  scripts/kafka start --id big --brokers 3 --port 9192 three brokers, replication factor 3\n"
+        "  scripts/kafka topic create orders --partitions 12\n"
+        "  scripts/kafka tools kafka-consumer-groups --describe --all-groups\n"
+        "  scripts/kafka tools --id t1 producer-perf --topic orders --num-records 1000 --record-size 200 --throughput -1\n"
+        "  scripts/kafka stop --id t1 --delete")
 
     def identified(sub, **more):
         sub.add_argument("--id", metavar="NAME", **{"default": "local", "help": "which instance (default: local)", **more})

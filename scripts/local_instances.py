@@ -2,6 +2,7 @@
 a folder with `instance.json` (what it is), and processes that are only ever signalled when both pid and start time are the recorded ones.
 """
 
+import argparse
 import contextlib
 import fcntl
 import glob
@@ -171,6 +172,20 @@ class LocalInstance:
 
 
 # ---------------------------------------------------------------- command lines
+
+def command_line(prog, description, epilog):
+    """A parser, and the function that adds a command to it: name, what it runs with the arguments, text for its help."""
+    parser = argparse.ArgumentParser(prog=prog, description=description, epilog=epilog,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name, run, text):
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        return sub
+
+    return parser, command
+
 
 def check_id(parser, parsed):
     """An id becomes the name of files."""

@@ -42,15 +42,17 @@ std::optional<DocumentChange> ReadDocumentChange(const delivery::Record& record)
   return change;
 }
 
+void Apply(DocumentChange change, std::map<std::string, std::string>* documents) {
+  if (change.text) {
+    (*documents)[change.name] = std::move(*change.text);
+  } else {
+    documents->erase(change.name);
+  }
+}
+
 std::map<std::string, std::string> DocumentLog::Documents() const {
   std::map<std::string, std::string> documents;
-  for (const auto& change : changes) {
-    if (change.text) {
-      documents[change.name] = *change.text;
-    } else {
-      documents.erase(change.name);
-    }
-  }
+  for (const auto& change : changes) Apply(change, &documents);
   return documents;
 }
 

@@ -32,6 +32,9 @@ struct DocumentChange {
   std::string author;  // empty: not told
 };
 
+/// Puts what it says in force among the documents (name -> text).
+void Apply(DocumentChange change, std::map<std::string, std::string>* documents);
+
 /// What a record says; unset: it is foreign.
 [[nodiscard]] std::optional<DocumentChange> ReadDocumentChange(const delivery::Record& record);
 

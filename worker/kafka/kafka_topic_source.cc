@@ -59,11 +59,7 @@ struct Reading {
     }
     held = true;
     changed = true;
-    if (change->text) {
-      documents[change->name] = std::move(*change->text);
-    } else {
-      documents.erase(change->name);
-    }
+    Apply(std::move(*change), &documents);
   }
 };
 

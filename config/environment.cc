@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "config/file_handle.h"
+
 namespace posthorn::config {
 namespace {
 
@@ -29,31 +31,13 @@ std::optional<std::string> ReadFile(const std::string& path, std::string* why) {
     return std::nullopt;
   };
   // Non-blocking: a pipe put in the place of a secret must not hold the watch.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return fail(std::strerror(errno));
+  const FileHandle file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
+  if (!file.open() || fstat(file.get(), &info) != 0) return fail(std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return fail("not a regular file");
   std::string bytes;
-  std::string fault;
-  if (fstat(fd, &info) != 0) {
-    fault = std::strerror(errno);
-  } else if (!S_ISREG(info.st_mode)) {
-    fault = "not a regular file";
-  } else {
-    std::array<char, 4096> buffer{};
-    for (;;) {
-      const ssize_t got = read(fd, buffer.data(), buffer.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fault = std::strerror(errno);
-      if (got <= 0) break;
-      bytes.append(buffer.data(), static_cast<std::size_t>(got));
-      if (bytes.size() > kLargestSecret) {
-        fault = "larger than 1MiB";
-        break;
-      }
-    }
-  }
-  close(fd);
-  if (!fault.empty()) return fail(fault);
+  if (!ReadToEnd(file, kLargestSecret, &bytes)) return fail(std::strerror(errno));
+  if (bytes.size() > kLargestSecret) return fail("larger than 1MiB");
   return bytes;
 }
 

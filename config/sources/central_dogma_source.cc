@@ -2,14 +2,15 @@
 
 #include <boost/json/value.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 #include <variant>
 
-#include "config/load.h"
 #include "config/sources/file_reader.h"
 #include "config/sources/http_client.h"
 #include "config/sources/json_answer.h"
+#include "config/sources/shown_revision.h"
 
 namespace posthorn::config {
 namespace {
@@ -98,7 +99,7 @@ class CentralDogmaSource::Impl {
 
   Outcome Next(const std::string& have, milliseconds wait, const std::stop_token& stop) {
     const Clock::time_point deadline = Clock::now() + wait;
-    if (have.empty() || have != shown_.revision || Clock::now() >= read_at_ + kReadAnyway) {
+    if (!shown_.IsHadBy(have) || Clock::now() >= read_at_ + kReadAnyway) {
       if (auto outcome = Read(kNewest, have, stop)) return std::move(*outcome);
     }
     // The question of a caller without patience is answered by a short poll too.
@@ -161,21 +162,13 @@ class CentralDogmaSource::Impl {
     if (const auto* failure = std::get_if<HttpFailure>(&outcome)) return Failed{failure->why};
     const auto& answer = std::get<HttpAnswer>(outcome);
     if (answer.status != 200 && answer.status != 204) return Refused(answer);
-    RawSnapshot snapshot;
-    snapshot.number = std::to_string(revision);
-    if (answer.status == 200 && !TakeEntries(answer.body, &snapshot.files)) {
-      return Failed{"the entries of revision " + snapshot.number + " are not as Central Dogma sends them"};
+    std::map<std::string, std::string> files;
+    if (answer.status == 200 && !TakeEntries(answer.body, &files)) {
+      return Failed{"the entries of revision " + std::to_string(revision) + " are not as Central Dogma sends them"};
     }
     at_ = revision;
     read_at_ = Clock::now();
-    const std::string digest = Digest(snapshot.files);
-    // The same content is the same revision: a commit that was taken back, or one beside our documents.
-    if (have.empty() || have != shown_.revision || digest != shown_.digest) {
-      snapshot.revision = snapshot.number + "-" + digest;
-      shown_ = {snapshot.revision, digest};
-      return Changed{std::move(snapshot)};
-    }
-    return std::nullopt;
+    return shown_.Show(revision, std::move(files), have);
   }
 
   [[nodiscard]] bool TakeEntries(const std::string& body, std::map<std::string, std::string>* files) const {
@@ -217,17 +210,12 @@ class CentralDogmaSource::Impl {
     return {why};
   }
 
-  struct Shown {
-    std::string revision;
-    std::string digest;
-  };
-
   const CentralDogmaSettings settings_;
   const Environment environment_;
   std::string base_;      // of the repository
   std::string contents_;  // of the pattern
   HttpClient client_;
-  Shown shown_;          // what was returned last
+  ShownRevision shown_;
   std::int64_t at_ = 0;  // the store's revision that was read last
   Clock::time_point read_at_;
 };

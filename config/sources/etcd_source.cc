@@ -8,10 +8,10 @@
 #include <utility>
 #include <variant>
 
-#include "config/load.h"
 #include "config/sources/base64.h"
 #include "config/sources/http_client.h"
 #include "config/sources/json_answer.h"
+#include "config/sources/shown_revision.h"
 
 namespace posthorn::config {
 namespace {
@@ -145,7 +145,7 @@ class EtcdSource::Impl {
 
   Outcome Next(const std::string& have, milliseconds wait, const std::stop_token& stop) {
     const Clock::time_point deadline = Clock::now() + wait;
-    if (have.empty() || have != shown_.revision) {
+    if (!shown_.IsHadBy(have)) {
       if (auto outcome = Read(have, stop)) return std::move(*outcome);
     }
     bool vain = false;  // read again because of the watch itself, and nothing was new
@@ -225,18 +225,12 @@ class EtcdSource::Impl {
   std::optional<Outcome> Take(const std::string& body, const std::string& have) {
     const auto json = ParseJson(body);
     const auto place = json ? PlaceOf(*json) : std::nullopt;
-    RawSnapshot snapshot;
-    if (!place || !TakeKeys(*json, settings_.prefix, &snapshot.files)) {
+    std::map<std::string, std::string> files;
+    if (!place || !TakeKeys(*json, settings_.prefix, &files)) {
       return Failed{"the answer to a range is not as etcd sends it"};
     }
     at_ = *place;
-    const std::string digest = Digest(snapshot.files);
-    // A key that was set to what it was, or back, is no news.
-    if (!have.empty() && have == shown_.revision && digest == shown_.digest) return std::nullopt;
-    snapshot.number = std::to_string(at_.revision);
-    snapshot.revision = snapshot.number + "-" + digest;
-    shown_ = {snapshot.revision, digest};
-    return Changed{std::move(snapshot)};
+    return shown_.Show(at_.revision, std::move(files), have);
   }
 
   // Nothing: logged in, or the server knows no users.
@@ -266,11 +260,6 @@ class EtcdSource::Impl {
     return request;
   }
 
-  struct Shown {
-    std::string revision;
-    std::string digest;
-  };
-
   const EtcdSettings settings_;
   const Environment environment_;
   std::string server_;
@@ -278,7 +267,7 @@ class EtcdSource::Impl {
   HttpClient client_;
   std::string token_;  // of the login; empty: none
   Place at_;           // what was read last
-  Shown shown_;        // what was returned last
+  ShownRevision shown_;
 };
 
 EtcdSource::EtcdSource(EtcdSettings settings, const Environment& environment)

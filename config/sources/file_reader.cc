@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -14,25 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "config/file_handle.h"
 #include "config/load.h"
 
 namespace posthorn::config {
 namespace {
-
-class Handle {
- public:
-  explicit Handle(int fd) : fd_(fd) {}
-  Handle(Handle&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Handle& operator=(Handle&&) = delete;
-  ~Handle() {
-    if (fd_ >= 0) close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool open() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 std::string Stamp(const struct stat& info) {
   const auto part = [](auto number) { return std::to_string(number) + ":"; };
@@ -47,15 +32,15 @@ struct Entry {
 };
 
 // The directory itself, or the data of a Kubernetes volume: only its `..data` is one revision.
-Handle OpenDirectory(const std::string& path) {
-  Handle outer(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+FileHandle OpenDirectory(const std::string& path) {
+  FileHandle outer(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!outer.open()) return outer;
-  Handle data(openat(outer.get(), "..data", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  FileHandle data(openat(outer.get(), "..data", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (data.open()) return data;
   return outer;
 }
 
-std::vector<Entry> List(const Handle& directory) {
+std::vector<Entry> List(const FileHandle& directory) {
   std::vector<Entry> entries;
   // A descriptor of its own: closing the stream closes it, and the position is not shared.
   const int fd = openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -95,7 +80,7 @@ struct FileReading {
 
 FileReading ReadFile(int directory, const char* name) {
   FileReading result;
-  const Handle file(openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileHandle file(openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat before {};
   if (!file.open() || fstat(file.get(), &before) != 0) {
     result.why = std::strerror(errno);
@@ -105,17 +90,10 @@ FileReading ReadFile(int directory, const char* name) {
     result.why = "not a regular file";
     return result;
   }
-  std::array<char, 65536> buffer;
-  for (;;) {
-    const ssize_t got = read(file.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      result.why = std::strerror(errno);
-      return result;
-    }
-    if (got == 0) break;
-    result.bytes.append(buffer.data(), static_cast<std::size_t>(got));
-    if (result.bytes.size() > kMaxDocumentBytes) break;  // the loader says so
+  // Of a larger one the loader says so.
+  if (!ReadToEnd(file, kMaxDocumentBytes, &result.bytes)) {
+    result.why = std::strerror(errno);
+    return result;
   }
   struct stat after {};
   const bool same =
@@ -126,14 +104,14 @@ FileReading ReadFile(int directory, const char* name) {
   return result;
 }
 
-bool SameDirectory(const Handle& a, const Handle& b) {
+bool SameDirectory(const FileHandle& a, const FileHandle& b) {
   struct stat of_a {};
   struct stat of_b {};
   return fstat(a.get(), &of_a) == 0 && fstat(b.get(), &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
          of_a.st_ino == of_b.st_ino;
 }
 
-Reading ReadDirectory(const Handle& directory, const std::string& path) {
+Reading ReadDirectory(const FileHandle& directory, const std::string& path) {
   Reading result;
   const std::vector<Entry> entries = List(directory);
   std::size_t total = 0;
@@ -177,7 +155,7 @@ bool IsDocumentName(const std::string& name) {
 }
 
 Reading ReadDocuments(const std::string& path) {
-  const Handle directory = OpenDirectory(path);
+  const FileHandle directory = OpenDirectory(path);
   if (directory.open()) return ReadDirectory(directory, path);
   Reading result;
   FileReading file = ReadFile(AT_FDCWD, path.c_str());
@@ -191,7 +169,7 @@ Reading ReadDocuments(const std::string& path) {
 }
 
 std::string LookAt(const std::string& path) {
-  const Handle directory = OpenDirectory(path);
+  const FileHandle directory = OpenDirectory(path);
   if (directory.open()) return ToSignature(List(directory));
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) return "missing: " + std::to_string(errno);
@@ -207,7 +185,7 @@ bool ChangedJustNow(const std::string& path) {
     const std::int64_t age = (now.tv_sec - info.st_mtim.tv_sec) * 1'000'000'000 + now.tv_nsec - info.st_mtim.tv_nsec;
     return age < kTick;
   };
-  const Handle directory = OpenDirectory(path);
+  const FileHandle directory = OpenDirectory(path);
   struct stat info {};
   if (!directory.open()) return stat(path.c_str(), &info) == 0 && recent(info);
   for (const Entry& entry : List(directory)) {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "config/file_handle.h"
 #include "config/load.h"
 #include "config/sources/file_reader.h"
 
@@ -77,22 +77,6 @@ std::optional<KeptRevision> Decode(std::string_view text) {
   return revision;
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  [[nodiscard]] int get() const { return fd_; }
-  /// False: what was written may be lost.
-  bool Close() { return close(std::exchange(fd_, -1)) == 0; }
-
- private:
-  int fd_;
-};
-
 bool WriteAll(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
@@ -112,8 +96,8 @@ std::string WriteAtomically(const std::filesystem::path& file, std::string_view 
   // A name that nobody else writes to: whoever shares the directory may run in a container of its own, with our pid.
   std::string aside = file.string() + ".XXXXXX";
   {
-    Descriptor out(mkostemp(aside.data(), O_CLOEXEC));
-    if (out.get() < 0) return Because(aside, errno);
+    FileHandle out(mkostemp(aside.data(), O_CLOEXEC));
+    if (!out.open()) return Because(aside, errno);
     const bool written = WriteAll(out.get(), bytes) && fsync(out.get()) == 0;
     if (!written || !out.Close()) {
       std::string why = Because(aside, errno);
@@ -126,8 +110,8 @@ std::string WriteAtomically(const std::filesystem::path& file, std::string_view 
     unlink(aside.c_str());
     return why;
   }
-  const Descriptor directory(open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.get() < 0 || fsync(directory.get()) != 0) return Because(file.parent_path(), errno);
+  const FileHandle directory(open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.open() || fsync(directory.get()) != 0) return Because(file.parent_path(), errno);
   return {};
 }
 
@@ -138,18 +122,11 @@ std::optional<KeptRevision> ReadKept(const std::filesystem::path& file, std::str
     return std::nullopt;
   };
   // Non-blocking: a pipe put in its place must not hold the start.
-  const Descriptor in(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (in.get() < 0) return errno == ENOENT ? std::nullopt : warn(Because(file, errno));
+  const FileHandle in(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!in.open()) return errno == ENOENT ? std::nullopt : warn(Because(file, errno));
   std::string text;
-  std::array<char, 65536> buffer{};
-  for (;;) {
-    const ssize_t got = read(in.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return warn(Because(file, errno));
-    if (got == 0) break;
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-    if (text.size() > kLargest) return warn(file.string() + ": too large");
-  }
+  if (!ReadToEnd(in, kLargest, &text)) return warn(Because(file, errno));
+  if (text.size() > kLargest) return warn(file.string() + ": too large");
   auto revision = Decode(text);
   if (!revision) return warn(file.string() + ": spoilt, or of another version");
   return revision;

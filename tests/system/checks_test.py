@@ -6,6 +6,7 @@ import unittest
 
 import checks
 import told_secrets
+import what_failed
 
 
 def request(message, ok=True, second=100, attempt=1):
@@ -41,6 +42,21 @@ class ChecksTest(unittest.TestCase):
     def test_a_secret_in_the_output_of_a_run_is_reported(self):
         self.assertEqual(told_secrets.told("token: ********\nplanted\n"), [])
         self.assertEqual(told_secrets.told("one\npassword=planted-password\nhunter2"), [(2, "password=planted-password"), (3, "hunter2")])
+
+    def test_a_failure_in_the_middle_of_a_long_output_is_said_in_short(self):
+        noise = [f"[ RUN      ] Room.Of{number}\n[       OK ] Room.Of{number} (1 ms)" for number in range(1000)]
+        failure = ["[ RUN      ] Room.Keeps", "a log's line", "room_test.cc:5: Failure", "Expected: one", "  Actual: two",
+                   "[  FAILED  ] Room.Keeps (9 ms)"]
+        said = what_failed.essence("\n".join([*noise, *failure, *noise, "1 FAILED TEST"]), 1000)
+        self.assertEqual(said[:4], failure[2:])
+        self.assertEqual(said[-1], "1 FAILED TEST")
+        self.assertLess(sum(map(len, said)), 1000)
+
+    def test_of_too_many_failures_the_first_are_said_and_the_end(self):
+        said = what_failed.essence("\n".join(["a_test.cc:1: Failure", "x" * 500] * 100 + ["the end"]), 1000)
+        self.assertEqual(said[:2], ["a_test.cc:1: Failure", "x" * what_failed.LONGEST_LINE])
+        self.assertEqual(said[-1], "the end")
+        self.assertLess(sum(map(len, said)), 1000)
 
     def test_the_larger_rate_counts_only_in_the_label_of_the_change(self):
         rates = self.rates((100.0, 20), (105.2, 5))

@@ -7,9 +7,10 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 servers="$root/scripts/config-servers"
 dogma="dogma-room-$$"
 etcd="etcd-room-$$"
-trap 'for id in "$dogma" "$etcd"; do "$servers" stop --id "$id" --delete; done' EXIT
+golden_said="$(mktemp)"
+trap 'rm -f "$golden_said"; for id in "$dogma" "$etcd"; do "$servers" stop --id "$id" --delete; done' EXIT
 url_of() { python3 -c 'import json,sys; print(json.loads(sys.argv[1])["url"])' "$1"; }
-"$root/tests/golden/record" --check &
+"$root/tests/golden/record" --check >"$golden_said" 2>&1 &
 golden=$!
 POSTHORN_TEST_CENTRAL_DOGMA="$(url_of "$("$servers" start central-dogma --id "$dogma" --json)")"
 POSTHORN_TEST_ETCD="$(url_of "$("$servers" start etcd --id "$etcd" --json)")"
@@ -17,4 +18,5 @@ export POSTHORN_TEST_CENTRAL_DOGMA POSTHORN_TEST_ETCD POSTHORN_TEST_CENTRAL_DOGM
 status=0
 "$@" || status=1
 wait $golden || status=1
+cat "$golden_said"
 exit "$status"

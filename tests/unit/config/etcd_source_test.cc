@@ -93,13 +93,15 @@ TEST(EtcdSourceTest, ReadsWhatTheRealServerSends) {
       {AnswerWith(200, Golden("etcd/range.json")), Open(Golden("etcd/watch_put.txt")),
        AnswerWith(200, Golden("etcd/range_empty.json")), Open(Golden("etcd/watch_compacted.txt")),
        AnswerWith(200, Golden("etcd/range.json")), AnswerWith(200, Golden("etcd/watch_unavailable.txt")),
-       AnswerWith(200, Golden("etcd/range_empty.json"))})}});
+       AnswerWith(200, Golden("etcd/range_empty.json")), AnswerWith(200, Golden("etcd/watch_closing.txt")),
+       AnswerWith(200, Golden("etcd/range.json"))})}});
   SourceFollower follower = FollowEtcd(endpoint.url(""));
   const Files files{{"a.yaml", "# a comment\n"}, {"empty", ""}, {"z/b.json", "{\"instances\":1}"}};
   EXPECT_EQ(follower.NextFiles(), files);
   EXPECT_THAT(follower.NextFiles(), IsEmpty());
   EXPECT_EQ(follower.NextFiles(), files);
   EXPECT_THAT(follower.NextFiles(), IsEmpty());
+  EXPECT_EQ(follower.NextFiles(), files);
 }
 
 TEST(EtcdSourceTest, AQuietWatchIsNoChange) {

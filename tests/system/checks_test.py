@@ -52,6 +52,10 @@ class ChecksTest(unittest.TestCase):
         self.assertEqual(said[-1], "1 FAILED TEST")
         self.assertLess(sum(map(len, said)), 1000)
 
+    def test_a_failed_scenario_is_said_with_what_it_did(self):
+        said = what_failed.essence("\n".join(["[ 1.0s] begins", "FAILED: too many", *["{a log's line}"] * 50]), 1000)
+        self.assertEqual(said[:2], ["[ 1.0s] begins", "FAILED: too many"])
+
     def test_of_too_many_failures_the_first_are_said_and_the_end(self):
         said = what_failed.essence("\n".join(["a_test.cc:1: Failure", "x" * 500] * 100 + ["the end"]), 1000)
         self.assertEqual(said[:2], ["a_test.cc:1: Failure", "x" * what_failed.LONGEST_LINE])
@@ -75,6 +79,16 @@ class ChecksTest(unittest.TestCase):
         checks.never_above_at_sink(rates, {101: 1106}, workers=3)
         with self.assertRaises(checks.Failed):
             checks.never_above_at_sink(rates, {101: 1107}, workers=3)
+        with self.assertRaises(checks.Failed):
+            checks.never_above_at_sink(rates, {101: 1000, 102: 1107}, workers=3)
+
+    def test_what_a_second_lacks_may_come_in_the_next(self):
+        rates = self.rates((100.0, 1000))
+        checks.never_above_at_sink(rates, {101: 850, 102: 1150}, workers=3)
+        checks.never_above_at_sink(rates, {101: 311, 102: 1306}, workers=3)
+        for breach in ({101: 850, 102: 1151}, {101: 311, 102: 1307}, {101: 850, 102: 1000, 103: 1107}):
+            with self.assertRaises(checks.Failed):
+                checks.never_above_at_sink(rates, breach, workers=3)
 
     def test_an_empty_second_is_not_full_use(self):
         checks.used_in_full({1: 100, 2: 99}, 100, 1, 2)

@@ -1,34 +1,33 @@
 #!/usr/bin/env python3
 """Says in short what failed in a run of CTest: what_failed.py JUNIT.xml... A machine that keeps but the end of a long output keeps this.
 
-Of each test that failed: GoogleTest's own words of each failure, and how its output ended.
+Of each test that failed: the lines that say so, and how its output ended.
 """
 
-import re
 import sys
 import xml.etree.ElementTree
 
 MOST_CHARACTERS = 3000  # for all tests that failed together
 LONGEST_LINE = 200
 LINES_OF_A_FAILURE = 8
+LINES_BEFORE = 4
 LINES_OF_THE_END = 12
 
 
-def said_by_googletest(lines):
-    """The lines of each failure, those of its test's end included: they name the test."""
-    told = []
-    left = 0
-    for line in lines:
-        if re.search(r": Failure$", line):
-            left = LINES_OF_A_FAILURE
-        elif line.startswith("[  FAILED  ]") and " ms)" in line:
-            left = max(left, 1)
-        elif line.startswith("["):
-            left = 0
-        if left:
-            told.append(line)
-            left -= 1
-    return told
+def told(lines):
+    """The lines that say it: each of GoogleTest's failures with the end of its test, which names it; a scenario's, what it said just before
+    included; Python's and the scripts' errors."""
+    kept = set()
+    for at, line in enumerate(lines):
+        if line.endswith(": Failure"):
+            kept.update(range(at, at + LINES_OF_A_FAILURE))
+        elif line.startswith("[  FAILED  ]") and line.endswith(" ms)"):
+            kept.add(at)
+        elif line.startswith("FAILED: "):
+            kept.update(range(at - LINES_BEFORE, at + 1))
+        elif line.startswith(("FAIL: ", "ERROR: ", "AssertionError", "error: ")):
+            kept.add(at)
+    return [line for at, line in enumerate(lines) if at in kept and not line.startswith(("[ RUN ", "[       OK "))]
 
 
 def shortened(lines, most):
@@ -45,7 +44,7 @@ def shortened(lines, most):
 
 def essence(output, most=MOST_CHARACTERS):
     lines = [line.rstrip() for line in output.splitlines() if line.strip()]
-    failures = shortened(said_by_googletest(lines), most * 2 // 3)
+    failures = shortened(told(lines), most * 2 // 3)
     end = shortened(reversed(lines[-LINES_OF_THE_END:]), most - sum(len(line) + 3 for line in failures))[::-1]
     return failures + ["how it ended:"] + end
 

@@ -3,7 +3,7 @@
 import config_servers
 import source_course
 
-LIMIT_SECONDS = 200
+LIMIT_SECONDS = 270
 SERVERS = {"central-dogma": config_servers.CentralDogma, "etcd": config_servers.Etcd, "url": config_servers.Nginx,
            "kafka-topic": config_servers.KafkaTopic}
 

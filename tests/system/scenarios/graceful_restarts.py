@@ -4,7 +4,7 @@ import chaos_checks
 import checks
 import posthorn_system as system
 
-LIMIT_SECONDS = 90
+LIMIT_SECONDS = 150
 MESSAGES = 1_200
 RATE = 180
 ROUNDS = 2

@@ -7,7 +7,7 @@ import re
 import checks
 import posthorn_system as system
 
-LIMIT_SECONDS = 100
+LIMIT_SECONDS = 160
 BATCH = 600
 RATE = 400
 

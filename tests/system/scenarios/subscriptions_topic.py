@@ -7,7 +7,7 @@ import time
 import checks
 import posthorn_system as system
 
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = 200
 OWN_BROKER = True
 IN_FORCE = 5  # seconds, also once the topic is back
 

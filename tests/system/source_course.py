@@ -15,7 +15,7 @@ class Course:
     def __init__(self, test, server):
         self.test, self.server = test, server
         self.topic = test.topic(partitions=4)
-        test.produce(self.topic, 24_000)
+        test.produce(self.topic, 60_000)  # more than is delivered within the scenario's limit, however slowly the servers start
         self.sink = test.sink()
         self.cache = test.folder / "cache"
         test.deployment(subscriptions={**server.source(), "cache": str(self.cache)})

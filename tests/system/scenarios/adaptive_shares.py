@@ -13,7 +13,7 @@ SECONDS = 5
 def run(test):
     topics = {name: test.topic(name, partitions=1) for name in ("left", "right")}
     for topic in topics.values():
-        test.produce(topic, 14_000)
+        test.produce(topic, 40_000)
     sink = test.sink()
     test.deployment(shares="adaptive", membership="dynamic")
 

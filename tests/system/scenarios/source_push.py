@@ -9,7 +9,7 @@ import config_servers
 import posthorn_system as system
 
 LIMIT_SECONDS = 110
-MESSAGES = 16_000
+MESSAGES = 40_000
 WORKERS = 3
 PUSHES = 50
 IN_FORCE_WITHIN = 1.0

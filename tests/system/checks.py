@@ -65,7 +65,6 @@ def never_above(rates, labels):
 
 
 SKEW = 0.1  # seconds between permit and arrival that always count as possible, as max_clock_offset does
-STALL = 0.3  # and those that count as possible when the second before lacks what came so late: workers connect, machines stand still
 
 
 def skew_bound(rate, workers, skew=SKEW):
@@ -75,16 +74,12 @@ def skew_bound(rate, workers, skew=SKEW):
 
 def above_at_sink(rates, per_second, workers, skew=lambda second: SKEW):
     """second -> (requests, bound) of those that hold more than the skew bound; `skew(second)` is how late requests may have been read
-    around it. What the second before lacks may have come later still."""
+    around it."""
     found = {}
     for second, count in sorted(per_second.items()):
         # A request of the second before may arrive in this one.
         late = skew(second)
-        rate = rates.most(second - late, second + 1)
-        allowed = skew_bound(rate, workers, late)
-        before = per_second.get(second - 1, 0)
-        if before > 0:
-            allowed = max(allowed, rate + min(rates.most(second - 1, second) - before, skew_bound(rate, workers, STALL) - rate))
+        allowed = skew_bound(rates.most(second - late, second + 1), workers, late)
         if count > allowed:
             found[second] = (count, allowed)
     return found

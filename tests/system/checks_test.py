@@ -79,16 +79,8 @@ class ChecksTest(unittest.TestCase):
         checks.never_above_at_sink(rates, {101: 1106}, workers=3)
         with self.assertRaises(checks.Failed):
             checks.never_above_at_sink(rates, {101: 1107}, workers=3)
-        with self.assertRaises(checks.Failed):
-            checks.never_above_at_sink(rates, {101: 1000, 102: 1107}, workers=3)
-
-    def test_what_a_second_lacks_may_come_in_the_next(self):
-        rates = self.rates((100.0, 1000))
-        checks.never_above_at_sink(rates, {101: 850, 102: 1150}, workers=3)
-        checks.never_above_at_sink(rates, {101: 311, 102: 1306}, workers=3)
-        for breach in ({101: 850, 102: 1151}, {101: 311, 102: 1307}, {101: 850, 102: 1000, 103: 1107}):
-            with self.assertRaises(checks.Failed):
-                checks.never_above_at_sink(rates, breach, workers=3)
+        with self.assertRaises(checks.Failed):  # also after a second that lacks as many
+            checks.never_above_at_sink(rates, {101: 850, 102: 1107}, workers=3)
 
     def test_an_empty_second_is_not_full_use(self):
         checks.used_in_full({1: 100, 2: 99}, 100, 1, 2)
